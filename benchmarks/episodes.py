@@ -1,12 +1,14 @@
 """Learning by acting: a base that has seen demonstrations, and GRPO over its own episodes, on tasks it has not seen.
 
-    python -m benchmarks.episodes [--environment NAME] [--seeds 0 1 2] [--credit return_to_go episode] [--quick]
+    python -m benchmarks.episodes [--environment NAME] [--seeds 0 1 2] [--ways return_to_go episode] [--quick]
 
 For each seed a tiny model is made from demonstrations of a worker who takes 15 % of its steps at random. From this base
 the engine's `grpo` acts on tasks with the weights in training. Base and trained model then act once on each of the
 held-out tasks, by sampling. Prints how many they solved, the paired difference with its interval (95 %, clustered by
 template), the same by domain, the steps an episode, and the seconds of both trainings; checks that the hash of every
-trajectory is that of the weights that acted. `--quick`: one seed, few updates. The last line is a JSON object.
+trajectory is that of the weights that acted. Ways to learn: GRPO with either credit, and `reward_weighted`, which
+imitates what the base itself did by what it earned; only return-to-go is held to bounds. `--quick`: one seed, few
+updates. The last line is a JSON object.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -31,9 +33,11 @@ from training.engine.environments.demonstrations import demonstrate
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
+from training.engine.episodes.credit import Credit
 from training.paired_tasks import read_paired_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
+REWARD_WEIGHTED = "reward_weighted"
 APART = 1_000_000
 """Between the numbers of one seed's tasks and another's."""
 
@@ -130,21 +134,25 @@ def make_base(place: Path, environment: str, world: World, seed: int) -> Run:
     return run_engine(place / f"base-{seed}", spec, train=list(demonstrate(tasks, wrong=0.15, seed=seed)))
 
 
-def learn(place: Path, environment: str, world: World, seed: int, base: Run, credit: str, steps: int) -> Run:
+def learn(place: Path, environment: str, world: World, seed: int, base: Run, way: str, steps: int) -> Run:
+    """Every way acts on the same tasks, in as many episodes of each."""
     first = seed * APART + world.demonstrations
     count = steps * int(world.online["prompts_per_step"])
     tasks = list(draw_tasks(find_environment(environment), count, "train", first=first))
+    if way == REWARD_WEIGHTED:
+        how = {"method": way, "reward_weighted": {"episodes": world.online["group"]}}
+    else:
+        how = {"method": "grpo", "online": {**world.online, "steps": steps, "credit": way}}
     spec = {
-        "method": "grpo",
+        **how,
         "seed": seed,
         "base": {"path": str(base.model)},
         "max_prompt_tokens": world.prompt_tokens,
         "optimiser": {"learning_rate": world.learning_rate, "batch_size": 64},
-        "online": {**world.online, "steps": steps, "credit": credit},
         "evaluate": {"free_rows": 0},
         "data": {"rows": "tasks"},
     }
-    return run_engine(place / f"{credit}-{seed}", spec, train=tasks, heldout=held_out_tasks(environment, world))
+    return run_engine(place / f"{way}-{seed}", spec, train=tasks, heldout=held_out_tasks(environment, world))
 
 
 def held_out_tasks(environment: str, world: World) -> list[Task]:
@@ -193,7 +201,7 @@ def compare(run: Run) -> dict[str, Any]:
     }
 
 
-def check_hashes(base: Run, run: Run, steps: int) -> list[str]:
+def check_hashes(base: Run, run: Run, updates: int) -> list[str]:
     """What is wrong with the hashes of the trajectories: each update acts with weights of its own, the first with the
     base's, and what is measured acts with those of the base and of the saved model."""
     import torch
@@ -211,7 +219,7 @@ def check_hashes(base: Run, run: Run, steps: int) -> list[str]:
         measured[line["model"]].add(line["weights_hash"])
     before, after = hash_of(base.model), hash_of(run.model)
     faults = [f"update {step} acted with {len(found)} weights" for step, found in by_step.items() if len(found) != 1]
-    if len(set.union(*by_step.values())) != steps:
+    if len(set.union(*by_step.values())) != updates:
         faults.append("two updates acted with the same weights")
     if by_step[1] != {before}:
         faults.append("the first update did not act with the base's weights")
@@ -220,11 +228,11 @@ def check_hashes(base: Run, run: Run, steps: int) -> list[str]:
     return faults
 
 
-def show(report: Report, environment: str, world: World, seed: int, credit: str, told: Mapping[str, Any]) -> None:
-    """Credit by return-to-go is held to the bounds; the other is told."""
-    name = f"{environment}, seed {seed}, {credit}"
+def show(report: Report, environment: str, world: World, seed: int, way: str, told: Mapping[str, Any]) -> None:
+    """Credit by return-to-go is held to the bounds; the other ways are told."""
+    name = f"{environment}, seed {seed}, {way}"
     mean, low, high = told["gain"]
-    bounded = credit == "return_to_go"
+    bounded = way == "return_to_go"
     report.add(
         f"{name}: {told['base']:.3f} → {told['trained']:.3f} of {told['tasks']} unseen solved",
         bound=f"gain ≥ {world.gain:.2f}, interval above 0" if bounded else "",
@@ -248,7 +256,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--environment", choices=WORLDS, default="equations")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--credit", nargs="+", choices=("return_to_go", "episode"), default=["return_to_go"])
+    parser.add_argument("--ways", nargs="+", choices=(*get_args(Credit), REWARD_WEIGHTED), default=["return_to_go"])
     parser.add_argument("--quick", action="store_true", help="one seed and few updates: no bound holds")
     options = parser.parse_args()
     world, environment = WORLDS[options.environment], options.environment
@@ -258,18 +266,18 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as place:
             base = make_base(Path(place), environment, world, seed)
             log(f"seed {seed}: base {base.cpu_seconds:.0f} CPU s")
-            for credit in options.credit:
-                run = learn(Path(place), environment, world, seed, base, credit, steps)
+            for way in options.ways:
+                run = learn(Path(place), environment, world, seed, base, way, steps)
                 told = compare(run) | {
                     "cpu_seconds": [round(base.cpu_seconds), round(run.cpu_seconds)],
                     "minutes": (base.seconds + run.seconds) / 60,
-                    "hashes": "; ".join(check_hashes(base, run, steps)),
+                    "hashes": "; ".join(check_hashes(base, run, 1 if way == REWARD_WEIGHTED else steps)),
                 }
                 told["others"] = measure_others(
-                    Path(place) / f"others-{credit}", world, {"base": base.model, "trained": run.model}
+                    Path(place) / f"others-{way}", world, {"base": base.model, "trained": run.model}
                 )
-                log(json.dumps({"seed": seed, "credit": credit, **told}))
-                show(report, environment, world, seed, credit, told)
+                log(json.dumps({"seed": seed, "way": way, **told}))
+                show(report, environment, world, seed, way, told)
     return report.finish()
 
 

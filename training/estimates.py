@@ -251,7 +251,7 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: i
     at_once = spec.optimiser.batch_size
     if spec.rewards_fresh_decisions:
         at_once = min(at_once, spec.online.prompts_per_step)
-    if spec.train_rows is RowKind.TASKS:  # a row is a step of an episode
+    if spec.acts_while_it_learns:  # a row is a step of an episode
         at_once = min(at_once, spec.online.prompts_per_step * spec.online.group * acts)
     # Korthikanti et al. 2022, eq. 1: bytes of one layer's activations in 16 bits, for one row.
     layer = tokens * shape.hidden * (34 + 5 * shape.heads * tokens / shape.hidden) * (1 if half else 2)
@@ -278,7 +278,9 @@ def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: 
     forward = 2.0 * shape.body * tokens
     train = forward * (3 if spec.lora is None else 2) + (forward if spec.gradient_checkpointing else 0)
     train *= 1 + (TEXT_SHARE if spec.weight_of_text and spec.method != "pretrain" else 0)
-    if spec.train_rows is RowKind.TASKS:
+    if spec.train_rows is RowKind.TASKS and not spec.acts_while_it_learns:
+        learning = rows * spec.reward_weighted.episodes * acts * (forward + spec.optimiser.epochs * train)
+    elif spec.acts_while_it_learns:
         learning = spec.online.steps * spec.online.prompts_per_step * spec.online.group * acts * (forward + train)
     elif spec.rewards_fresh_decisions:
         visits = spec.online.steps * spec.online.prompts_per_step

@@ -184,7 +184,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         "lora": None if whole else LORA,
         "quantisation": "4bit" if quantised else None,
         "optimiser": {"epochs": epochs, "batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE},
-        "epoch_checkpoints": not (fresh or of_tasks or method.makes_reward_model),
+        "epoch_checkpoints": not (fresh or (of_tasks and method.settings == "online") or method.makes_reward_model),
         "sampling": SAMPLING,
         "serving": {"temperature": SAMPLING["temperature"]},
         "data": {"train": ROWS, "rows": rows.kind},
@@ -192,7 +192,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
     if online:
         passes = math.ceil(len(rows.lines) * epochs / Online().prompts_per_step)
         spec |= {"online": {"steps": passes}, "reward": [{"name": "matches_answer"}]}
-    if of_tasks:
+    if of_tasks and method.settings == "online":
         spec |= {"online": dict(ONLINE)}
     if asked.preset:
         spec = merge_settings(spec, PRESETS[asked.preset].settings)

@@ -38,11 +38,11 @@ def shown(report: Report, quick: bool) -> None:
     shown_rows(report, SHOWN)
 
 
-def episodes(environment: str, *credit: str) -> Callable[[Report, bool], None]:
+def episodes(environment: str, *ways: str) -> Callable[[Report, bool], None]:
     """What `benchmarks.episodes` reports of an environment."""
 
     def rows(report: Report, quick: bool) -> None:
-        arguments = ["--environment", environment, "--credit", "return_to_go", *credit]
+        arguments = ["--environment", environment, "--ways", "return_to_go", *ways]
         program_rows(report, "benchmarks.episodes", *arguments, *(["--quick"] if quick else []))
 
     return rows
@@ -60,7 +60,7 @@ def company(report: Report, quick: bool) -> None:
 
 PARTS: Mapping[str, Callable[[Report, bool], None]] = {
     "shown": shown,
-    "equations": episodes("equations", "episode"),
+    "equations": episodes("equations", "episode", "reward_weighted"),
     "office": episodes("office", "episode"),
     "alarms": program("benchmarks.alarms"),
     "judges": program("benchmarks.judges"),

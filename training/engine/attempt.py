@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,13 +63,15 @@ class Attempt:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a training method did: optimiser steps, rows it learned from, and its last metrics. `save_beside(folder)`
-    writes what it made beside the weights, if anything. `alarm`: what stopped it before its time."""
+    writes what it made beside the weights, if anything. `alarm`: what stopped it before its time. `rewards`, in [0, 1]:
+    of the episodes that it learnt from."""
 
     steps: int
     rows: int
     metrics: dict[str, float] = field(default_factory=dict)
     save_beside: Callable[[Path], None] | None = None
     alarm: AlarmRaised | None = None
+    rewards: Sequence[float] = ()
 
     def also(self, **metrics: float) -> Outcome:
         """The same, with what the method has measured besides."""

@@ -147,9 +147,13 @@ _TABLE = (
         {
             RowKind.LOGGED: frozenset({Need.REWARDS, Need.ANY_PROPENSITY}),
             RowKind.TEXT: frozenset({Need.REWARDS}),
+            RowKind.TASKS: frozenset(),
         },
         "reward_weighted",
-        entries={RowKind.TEXT: "training.engine.reward_weighted_texts:train"},
+        entries={
+            RowKind.TEXT: "training.engine.reward_weighted_texts:train",
+            RowKind.TASKS: "training.engine.episodes.reward_weighted:train",
+        },
         weak=FEW_FOR_MANY,
     ),
     Method(

@@ -98,7 +98,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         or _count_suites(data),
         seconds=round(time.monotonic() - began, 3),
         metrics=outcome.metrics,
-        rewards=_spread_of([row.reward for rows in (data.logged, data.texts) for row in rows]),
+        rewards=_spread_of([*outcome.rewards, *(row.reward for rows in (data.logged, data.texts) for row in rows)]),
         scores=found.scores,
         predictions=found.predictions,
         rankings=found.rankings,

@@ -85,9 +85,11 @@ class AllAction(DirectMethod):
 
 
 class RewardWeighted(Strict):
-    """Log-likelihood of logged actions weighted by reward / propensity, the weight capped."""
+    """Log-likelihood of logged actions weighted by reward / propensity, the weight capped; of steps of episodes by what
+    the episode earned."""
 
-    weight_cap: float = Field(default=10.0, ge=1)
+    weight_cap: float = Field(default=10.0, ge=1, description="of logged actions and texts")
+    episodes: int = Field(default=8, ge=1, le=256, description="of tasks: episodes of each, by the starting weights")
 
 
 class Kto(Strict):

@@ -278,6 +278,11 @@ class RunSpec(Strict):
         needs = self.trains_by.needs(self.train_rows)
         return Need.REWARD_FUNCTION in needs or (Need.REWARDED_GROUPS in needs and bool(self.reward))
 
+    @property
+    def acts_while_it_learns(self) -> bool:
+        """Whether each update acts on tasks with the weights that it has changed."""
+        return self.train_rows is RowKind.TASKS and self.trains_by.settings == "online"
+
     @model_validator(mode="after")
     def _fits_its_method(self) -> RunSpec:
         """Gathers every fault before it speaks, one a line."""
@@ -315,7 +320,7 @@ class RunSpec(Strict):
         if self.rewards_fresh_decisions and not self.reward:
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
         afresh = self.rewards_fresh_decisions and self.train_rows is RowKind.LABELLED
-        if self.online.curriculum is not None and not (afresh or self.train_rows is RowKind.TASKS):
+        if self.online.curriculum is not None and not (afresh or self.acts_while_it_learns):
             faults.append("online.curriculum: only labelled rows and tasks have one, on which a run decides afresh")
         if self.train_rows is RowKind.TASKS and self.reward:
             faults.append("reward: of tasks the environment gives the reward; leave it out")
@@ -329,7 +334,7 @@ class RunSpec(Strict):
             faults.append(f"lora: method {self.method} trains no adapter")
         if self.quantisation is not None and self.lora is None:
             faults.append("quantisation: only weights under an adapter can be in 4 bits; give lora as well")
-        if self.epoch_checkpoints and (self.rewards_fresh_decisions or self.train_rows is RowKind.TASKS):
+        if self.epoch_checkpoints and (self.rewards_fresh_decisions or self.acts_while_it_learns):
             fresh = {RowKind.TEXT: "texts", RowKind.TASKS: "episodes"}.get(
                 self.train_rows or RowKind.LABELLED, "decisions"
             )

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -127,6 +127,50 @@ def test_an_alarm_stops_a_run_that_is_paid_for_the_wrong_thing_and_keeps_the_bes
     assert [alarm["reason"] in warning for warning in result["warnings"]] == [True]
     acted = {one["step"]: one["weights_hash"] for one in read_episodes(run / "attempts/1/training_episodes.jsonl")}
     assert hash_of(run / "attempts/1/model") == acted[alarm["kept_step"] + 1]
+
+
+class TestRewardWeighted:
+    """The starting weights act, and what they learn is what earned more."""
+
+    spec: ClassVar[dict[str, Any]] = SPEC | {
+        "method": "reward_weighted",
+        "reward_weighted": {"episodes": 6},
+        "optimiser": {"learning_rate": 1e-2, "batch_size": 64, "epochs": 2},
+        "online": {},
+    }
+
+    def test_every_episode_is_the_starting_weights_and_a_resumed_run_ends_the_same(
+        self, world: World, tmp_path: Path
+    ) -> None:
+        spec = self.spec | {"base": {"path": str(world.base)}, "evaluate": None, "checkpoint_every_seconds": 0.001}
+        run = write_run(tmp_path / "run", spec, train=tasks("lamps", 6))
+        assert engine(run) == 0
+        result = read_result(run)
+        episodes = read_episodes(run / "attempts/1/training_episodes.jsonl")
+        assert len(episodes) == result["rewards"]["rows"] == 6 * 6
+        assert {one["weights_hash"] for one in episodes} == {hash_of(world.base)}
+        most = find_environment("lamps").most_reward
+        assert result["rewards"]["mean"] == pytest.approx(sum(one["total_reward"] for one in episodes) / 36 / most)
+        again = shutil.copytree(run, tmp_path / "again")
+        (again / "attempts/1/result.json").unlink()
+        shutil.rmtree(max((again / "attempts/1/checkpoints").iterdir()))
+        assert engine(again) == 0
+        assert read_events(again, 2)[0]["resumed_from"] is not None
+        assert read_result(again, 2)["weights_sha256"] == result["weights_sha256"]
+        assert read_episodes(again / "attempts/2/training_episodes.jsonl") == episodes
+
+    def test_a_failed_episode_teaches_nothing(self, world: World, tmp_path: Path) -> None:
+        drawn = tasks("flickering", 40)
+        failing = [task for task in drawn if task["facts"]["wanted"] == ["green"]][:4]
+        sound = [task for task in drawn if task["facts"]["wanted"] != ["green"]][:4]
+        spec = self.spec | {"base": {"path": str(world.base)}, "evaluate": None}
+        run = write_run(tmp_path / "some", spec, train=[*sound, *failing])
+        assert engine(run) == 0
+        result = read_result(run)
+        assert result["metrics"]["faults"] == pytest.approx(0.5) and result["rewards"]["rows"] == 4 * 6
+        run = write_run(tmp_path / "all", spec, train=failing)
+        assert engine(run) == 1
+        assert "every episode failed; the first: the panel" in read_events(run)[-1]["error"]
 
 
 def hash_of(model: Path) -> str:

@@ -33,6 +33,7 @@ from training.engine.environments.tasks import Task
 from training.engine.episodes.alarms import Alarm
 from training.engine.episodes.credit import advantages
 from training.engine.episodes.guard import Guard
+from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.order import TaskOrder
 from training.engine.episodes.rollouts import roll_out, score_by
 from training.engine.fit import Metrics, Updates, fit
@@ -41,13 +42,8 @@ from training.engine.online import ForeignTrajectories, clipped_surrogate
 from training.engine.scoring import divergence
 from training.engine.spec import AlarmRaised
 
-EPISODES_FILE = "training_episodes.jsonl"
 PROBED = 8
 """Episodes of each template by the starting policy, where a curriculum wants to know its success."""
-
-
-class NothingToLearn(RuntimeError):
-    """Every episode of an update ended in a fault of its environment."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -123,7 +119,7 @@ class Learner:
         found = self.attempt.processes.gather([one for place in sorted(rolled) for one in rolled[place]])
         if all(one.fault is not None for one in found):
             raise NothingToLearn(f"every episode of step {step + 1} failed; the first: {found[0].fault}")
-        self._keep(step, found)
+        keep_episodes(self.attempt, step + 1, found)
         told = {**metrics, **_measure(found), **self.order.note(_solved_by_group(found))}
         if self.guard is not None:
             size = self.settings.group
@@ -194,13 +190,6 @@ class Learner:
         with torch.no_grad(), self.start() as model, self.attempt.autocast(model):
             began = self.scorer.log_probabilities(model, prompts, options)
         return divergence(log_p, began).mean()
-
-    def _keep(self, step: int, episodes: Sequence[Episode]) -> None:
-        if not self.attempt.processes.is_main:
-            return
-        with (self.attempt.folder / EPISODES_FILE).open("ab") as file:
-            for episode in episodes:
-                file.write(msgspec.json.encode({"step": step + 1, **msgspec.to_builtins(episode)}) + b"\n")
 
 
 def starting_policy(loaded: Loaded, *, fresh: bool) -> Callable[[], AbstractContextManager[nn.Module]]:

@@ -1,0 +1,72 @@
+"""Reward-weighted regression over episodes: what the starting weights did is imitated, the more the more it earned.
+
+    loss = − 1/n Σ w log π(a | s) / mean(w),      w = R of the episode / the most that an episode can earn
+
+over all steps of all episodes (Peters and Schaal 2007, with the return of the whole episode). Each task is acted on
+`reward_weighted.episodes` times by the starting weights, without dropout, before anything is learnt; the weights that
+drew the actions are those that begin to learn, so there is no propensity to divide by. A failed episode is left out and
+counted. Every episode is a line of `training_episodes.jsonl`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from training.engine.actions import ActionScorer, Scores
+from training.engine.attempt import Attempt, Outcome
+from training.engine.data import RunData
+from training.engine.environments.episodes import Episode
+from training.engine.environments.registry import find_environment
+from training.engine.episodes.kept import NothingToLearn, keep_episodes
+from training.engine.episodes.rollouts import roll_out, score_by
+from training.engine.fit import Metrics
+from training.engine.models import Loaded, fingerprint, trainable_parameters
+from training.engine.offline import Decisions
+from training.engine.rows import Logged
+
+
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """Trains `loaded` in place. Raises NothingToLearn where every episode failed or earned nothing."""
+    loaded.model.eval()
+    score = score_by(
+        attempt, loaded.model, ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
+    )
+    asked = [(task, seed) for task in data.tasks for seed in range(attempt.spec.reward_weighted.episodes)]
+    episodes = roll_out(score, asked, fingerprint(trainable_parameters(loaded.model)))
+    keep_episodes(attempt, 1, episodes)
+    failed = [one.fault for one in episodes if one.fault is not None]
+    if len(failed) == len(episodes):
+        raise NothingToLearn(f"every episode failed; the first: {failed[0]}")
+    rows = [row for number, one in enumerate(episodes) if one.fault is None for row in _rows_of(one, number)]
+    if not rows:
+        raise NothingToLearn("no episode earned a reward above 0 with a choice in it to imitate")
+    decisions = Decisions(attempt, loaded, rows)
+    weights = torch.tensor([row.reward or 0.0 for row in rows], device=attempt.device)
+    weights = weights / weights.mean()
+
+    def loss_of(batch: list[int], scores: Scores) -> Metrics:
+        taken = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0]
+        return {"loss": -(weights[batch] * taken).mean()}
+
+    outcome = decisions.learn(loss_of, "learning from rewarded episodes")
+    rewards = [share_earned(one) for one in episodes if one.fault is None]
+    return replace(outcome.also(faults=len(failed) / len(episodes)), rewards=rewards)
+
+
+def share_earned(episode: Episode) -> float:
+    """The episode's reward as a share of the most that its environment pays, in [0, 1]."""
+    most = find_environment(episode.environment).most_reward
+    return min(1.0, max(0.0, episode.total_reward / most))
+
+
+def _rows_of(episode: Episode, number: int) -> list[Logged]:
+    """Its steps with a choice in them, each worth what the episode earned; none where it earned nothing."""
+    if (reward := share_earned(episode)) == 0.0:
+        return []
+    return [
+        Logged(f"{number}/{place}", step.state, step.options, step.action, reward=reward, group=episode.task)
+        for place, step in enumerate(episode.trajectory)
+        if len(step.options) > 1
+    ]
