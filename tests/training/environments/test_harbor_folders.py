@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,6 +167,27 @@ def test_our_tasks_come_back_equal_and_are_graded_by_what_was_left_behind(tmp_pa
                 subprocess.run(["sh", place / "solution" / "solve.sh"], env=variables, check=True)
             subprocess.run(["sh", place / "tests" / "test.sh"], env=variables, check=True)
         assert json.loads((logs / "reward.json").read_text())["solved"] == float(solved)
+
+
+def test_an_agent_gets_no_grade_and_its_mistakes_change_nothing() -> None:
+    server = WorldServer(find_environment("equations").draw_task(1, "heldout"))
+
+    def ask(path: str, body: str | None = None) -> tuple[int, dict[str, Any]]:
+        asked = urllib.request.Request(server.address + path, body.encode() if body is not None else None)
+        try:
+            with urllib.request.urlopen(asked) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    with serving(server):
+        before = ask("/world")[1]
+        assert ask("/grade") == (403, {"error": "only the verifier may ask for the grade"})
+        wrong = ['{"action": "guess"}', '{"tool": "fly", "arguments": {}}', "[]", "{", '{"action": 1}']
+        assert [ask("/call", body)[0] for body in wrong] == [400] * 5
+        assert ask("/call/x", "{}")[0] == ask("/facts")[0] == 404
+        assert (ask("/world")[1], before["done"], server.world.steps) == (before, False, 0)
 
 
 def test_a_grader_that_fails_leaves_no_reward(tmp_path: Path) -> None:
