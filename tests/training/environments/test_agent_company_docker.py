@@ -120,8 +120,8 @@ def test_a_task_is_run_by_the_agent_and_graded_by_the_evaluators_own_points(
     assert [*(place / "state" / "containers").iterdir()] == []
 
 
-def test_an_evaluator_that_fails_is_named_counts_as_not_passed_and_is_not_trained_on(
-    task: CompanyTask, tmp_path: Path, place: Path, services: str
+def test_a_grader_that_fails_is_named_counts_as_not_passed_and_is_not_trained_on(
+    task: CompanyTask, tmp_path: Path
 ) -> None:
     result = tmp_path / "result.json"
     points = [{"total": 1, "result": 0}, {"total": 2, "result": 2}]
@@ -131,10 +131,6 @@ def test_an_evaluator_that_fails_is_named_counts_as_not_passed_and_is_not_traine
     assert grade.checkpoints[0].error == "grade_checkpoint1: GitLab said 500"
     with pytest.raises(EnvironmentFault, match="GitLab said 500"):
         grade.reward()
-    (place / "state" / "evaluator-fails").touch()
-    grade = run_with(task, tmp_path, place, services).grade
-    assert (grade.points, grade.score, grade.failed) == (0, 0.0, ("Checkpoint 1", "Checkpoint 2"))
-    assert grade.checkpoints[1].error == "the evaluator ended with 1: Failed to grade the task"
 
 
 def test_a_container_that_fails_gives_no_grade_and_is_removed(
@@ -146,13 +142,15 @@ def test_a_container_that_fails_gives_no_grade_and_is_removed(
     assert [call[0] for call in calls(place)] == ["version", "image", "run", "exec", "rm"]
 
 
-def test_an_agent_that_is_too_slow_is_ended_and_graded_by_what_it_did(
+def test_a_slow_agent_is_ended_and_graded_and_an_evaluator_that_fails_as_a_whole_fails_all_checkpoints(
     task: CompanyTask, tmp_path: Path, place: Path, services: str
 ) -> None:
+    (place / "state" / "evaluator-fails").touch()
     chosen = setting(tmp_path, services, agent="import time\ntime.sleep(60)\n", seconds=0.1)
     ran = run(task, chosen, variables(place))
-    assert (ran.agent, ran.grade.points) == ("was ended after 0.1 s", 1)
-    assert ran.grade.score == pytest.approx(0.5 / 3)
+    assert ran.agent == "was ended after 0.1 s"
+    assert (ran.grade.points, ran.grade.score, ran.grade.failed) == (0, 0.0, ("Checkpoint 1", "Checkpoint 2"))
+    assert ran.grade.checkpoints[1].error == "the evaluator ended with 1: Failed to grade the task"
 
 
 def test_everything_that_is_missing_is_named(task: CompanyTask, tmp_path: Path, place: Path, services: str) -> None:
