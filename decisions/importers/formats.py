@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from decisions.importers import chats, csv_table, dsjson, jsonl, langfuse, mlflow, tau_bench, tensorzero, toolbox
+from decisions.importers import (
+    chats,
+    csv_table,
+    dsjson,
+    harbor,
+    jsonl,
+    langfuse,
+    mlflow,
+    tau_bench,
+    tensorzero,
+    toolbox,
+)
 from decisions.importers.reading import JSON_ENDINGS
 from decisions.importers.records import Found, Reading
 
@@ -45,6 +56,9 @@ FORMATS = {
             (*JSON_ENDINGS, ".dsjson", ".log"),
         ),
         Format("mlflow", "MLflow 3 traces", mlflow.read, fitted=True),
+        Format(
+            "harbor", "Trajectories of Harbor (ATIF), by themselves or in folders of trials", harbor.read, fitted=True
+        ),
         Format("tau-bench", "tau-bench results", tau_bench.read),
         Format("tensorzero", "TensorZero's tables as JSON lines", tensorzero.read, fitted=True),
         Format("langfuse", "Langfuse's blob storage export", langfuse.read, fitted=True),

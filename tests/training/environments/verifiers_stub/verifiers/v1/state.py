@@ -1,0 +1,5 @@
+class State: ...
+
+
+def state_cls(cls):
+    return State

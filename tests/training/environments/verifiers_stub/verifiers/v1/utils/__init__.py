@@ -1,0 +1,1 @@
+"""The modules that a taskset is found and called by."""
