@@ -123,7 +123,7 @@ class Learner:
         found = self.attempt.processes.gather([one for place in sorted(rolled) for one in rolled[place]])
         if all(one.fault is not None for one in found):
             raise NothingToLearn(f"every episode of step {step + 1} failed; the first: {found[0].fault}")
-        self._keep(step, found)
+        keep_episodes(self.attempt, step, found)
         told = {**metrics, **_measure(found), **self.order.note(_solved_by_group(found))}
         if self.guard is not None:
             size = self.settings.group
@@ -195,12 +195,14 @@ class Learner:
             began = self.scorer.log_probabilities(model, prompts, options)
         return divergence(log_p, began).mean()
 
-    def _keep(self, step: int, episodes: Sequence[Episode]) -> None:
-        if not self.attempt.processes.is_main:
-            return
-        with (self.attempt.folder / EPISODES_FILE).open("ab") as file:
-            for episode in episodes:
-                file.write(msgspec.json.encode({"step": step + 1, **msgspec.to_builtins(episode)}) + b"\n")
+
+def keep_episodes(attempt: Attempt, step: int, episodes: Sequence[Episode]) -> None:
+    """Adds a line of each to EPISODES_FILE; by the main process alone."""
+    if not attempt.processes.is_main:
+        return
+    with (attempt.folder / EPISODES_FILE).open("ab") as file:
+        for episode in episodes:
+            file.write(msgspec.json.encode({"step": step + 1, **msgspec.to_builtins(episode)}) + b"\n")
 
 
 def starting_policy(loaded: Loaded, *, fresh: bool) -> Callable[[], AbstractContextManager[nn.Module]]:
