@@ -23,6 +23,7 @@ from training.engine.environments.tasks import Task
 
 GROUP = "reckoner.agents"
 BUILT_IN: Mapping[str, str] = {
+    "openhands": "training.engine.environments.openhands:OpenHands",
     "tools": "training.engine.environments.tool_agent:ToolAgent",
 }
 """Name → "module:class"."""
