@@ -12,7 +12,7 @@ import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 
 CLERK = '''
-"""Asks twice, with the client of OpenAI's, and pays for answers that begin with a t."""
+"""Asks twice, with the client of OpenAI's, and pays for answers with an e."""
 import openai
 
 from training.engine.environments.outside import Graded, OutsideAgent
@@ -45,8 +45,9 @@ class Clerk(OutsideAgent):
 '''
 SPEC: dict[str, Any] = {
     "method": "grpo",
-    "optimiser": {"learning_rate": 1e-2, "batch_size": 16},
-    "online": {"steps": 8, "prompts_per_step": 2, "group": 6, "kl": 0.01},
+    "optimiser": {"learning_rate": 3e-3, "batch_size": 16},
+    "online": {"steps": 5, "prompts_per_step": 2, "group": 8, "kl": 0.01},
+    "sampling": {"temperature": 0.4},
     "max_prompt_tokens": 128,
     "max_completion_tokens": 8,
     "data": {"rows": "tasks"},
@@ -92,11 +93,11 @@ def test_an_openai_client_acts_on_the_weights_in_training_and_they_learn(
     run = write_run(tmp_path / "run", spec, train=tasks(world, 8))
     assert engine(run, "--agent", "clerk") == 0
     episodes = read_episodes(run)
-    assert len(episodes) == 8 * 2 * 6 and not any(one["fault"] for one in episodes)
+    assert len(episodes) == 5 * 2 * 8 and not any(one["fault"] for one in episodes)
     rewards = [one["total_reward"] for one in episodes]
-    assert sum(rewards[-24:]) > sum(rewards[:24]) + 3  # of 24 episodes each
-    acted = [{one["weights_hash"] for one in episodes if one["step"] == step} for step in range(1, 9)]
-    assert all(len(hashes) == 1 for hashes in acted) and len(set.union(*acted)) == 8
+    assert sum(rewards[-16:]) > sum(rewards[:16]) + 4  # of 16 episodes each
+    acted = [{one["weights_hash"] for one in episodes if one["step"] == step} for step in range(1, 6)]
+    assert all(len(hashes) == 1 for hashes in acted) and len(set.union(*acted)) == 5
     # Every answer went on with the tokens of the one before, and they are those that the base itself would weigh so.
     shapes = {(len(one["trajectory"]), *(told["calls"] for told in one["transcripts"])) for one in episodes}
     assert shapes == {(2, 2)}
@@ -106,7 +107,7 @@ def test_an_openai_client_acts_on_the_weights_in_training_and_they_learn(
     told = episodes[0]["transcripts"][0]
     ids = torch.tensor([told["token_ids"]])
     with torch.no_grad():
-        log_p = base(input_ids=ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0].tolist()
+        log_p = (base(input_ids=ids).logits[0, :-1] / 0.4).log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0].tolist()
     written = [(mine, value) for mine, value in zip(told["log_p"][1:], log_p, strict=True) if mine is not None]
     assert [mine for mine, _ in written] == pytest.approx([value for _, value in written], abs=1e-3)
     text = tokenizer.decode(told["token_ids"])

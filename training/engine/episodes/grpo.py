@@ -33,6 +33,7 @@ from training.engine.environments.tasks import Task
 from training.engine.episodes.alarms import Alarm
 from training.engine.episodes.credit import advantages
 from training.engine.episodes.guard import Guard
+from training.engine.episodes.lines import EPISODES_FILE
 from training.engine.episodes.order import TaskOrder
 from training.engine.episodes.rollouts import roll_out, score_by
 from training.engine.fit import Metrics, Updates, fit
@@ -41,7 +42,6 @@ from training.engine.online import ForeignTrajectories, clipped_surrogate
 from training.engine.scoring import divergence
 from training.engine.spec import AlarmRaised
 
-EPISODES_FILE = "training_episodes.jsonl"
 PROBED = 8
 """Episodes of each template by the starting policy, where a curriculum wants to know its success."""
 

@@ -13,7 +13,7 @@ from training.engine.environments.protocol import EnvironmentFault
 from training.engine.environments.tasks import Task
 from training.engine.served.policy import Policy, Session
 from training.engine.served.server import PolicyServer
-from training.engine.served.transcripts import ServedEpisode, Transcript
+from training.engine.served.transcripts import ServedEpisode, Transcript, split_calls
 
 log = logging.getLogger(__name__)
 
@@ -89,21 +89,9 @@ class Rollouts:
 
     def _steps(self, transcript: Transcript) -> list[Step]:
         """A step of each call, for people: what the model read since its last answer, and what it wrote."""
-        steps, read, written, log_p = list[Step](), list[int](), list[int](), 0.0
-
-        def close() -> None:
-            decode = self.policy.base.tokenizer.decode
-            steps.append(Step(decode(read), self.policy.base.decode(written), 0.0, "", (), log_p))
-
-        for token, chance in zip(transcript.token_ids, transcript.log_p, strict=True):
-            if chance is None:
-                if written:
-                    close()
-                    read, written, log_p = [], [], 0.0
-                read.append(token)
-            else:
-                written.append(token)
-                log_p += chance
-        if written:
-            close()
+        base, steps, known = self.policy.base, list[Step](), 0
+        for call in split_calls(transcript):
+            read: str = base.tokenizer.decode(call.prompt_token_ids[known:])
+            steps.append(Step(read, base.decode(call.token_ids), 0.0, "", (), sum(call.log_p)))
+            known = len(call.prompt_token_ids) + len(call.token_ids)
         return steps

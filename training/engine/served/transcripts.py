@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,6 +36,27 @@ class Transcript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def written(self) -> int:
         """Tokens of the model's own."""
         return sum(value is not None for value in self.log_p)
+
+
+class Answered(NamedTuple):
+    """A call of a transcript: the tokens before its answer, in whole, those written, and their log-probabilities."""
+
+    prompt_token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    log_p: tuple[float, ...]
+
+
+def split_calls(transcript: Transcript) -> list[Answered]:
+    """The transcript's calls, in their order."""
+    calls, place = list[Answered](), 0
+    for wrote, run in groupby(transcript.log_p, key=lambda value: value is not None):
+        values = list(run)
+        if wrote:
+            ids = transcript.token_ids[place : place + len(values)]
+            log_p = tuple(value for value in values if value is not None)
+            calls.append(Answered(transcript.token_ids[:place], ids, log_p))
+        place += len(values)
+    return calls
 
 
 class ServedEpisode(Episode, frozen=True, forbid_unknown_fields=True):
