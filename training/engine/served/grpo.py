@@ -2,7 +2,7 @@
 
 Every update, `prompts_per_step` tasks are each acted on `group` times by the weights as they are; then
 
-    loss = − 1/N Σ_e A_e / |y_e| Σ_t min(ρ_t, clip(ρ_t)) + β/N Σ_e 1/|y_e| Σ_t k_t
+    loss = − 1/N Σ_e 1/|y_e| Σ_t min(ρ_t A_e, clip(ρ_t, 1 − ε, 1 + ε) A_e) + β/N Σ_e 1/|y_e| Σ_t k_t
     ρ_t = π(y_t | …) / π_old(y_t | …),    k_t = r_t − 1 − log r_t,  r_t = π_start(y_t | …) / π(y_t | …)
 
 over the tokens y_e that the model wrote in episode e, in all of its transcripts (Shao et al. 2024, eq. 3 and 4). π is
