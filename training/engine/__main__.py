@@ -19,7 +19,9 @@ from pathlib import Path
 import pydantic
 
 from training.engine.data import DataError, RunData, read_data
+from training.engine.environments.outside import BadAgent, OutsideAgent, UnknownAgent, find_agent
 from training.engine.launch import count_processes, find_launch_faults, is_main_process
+from training.engine.methods import RowKind
 from training.engine.spec import (
     EXIT_BAD_SPEC,
     EXIT_FAILED,
@@ -54,13 +56,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--supervised", action="store_true", help="stop, leaving a checkpoint, when standard input ends"
     )
+    parser.add_argument(
+        "--agent", metavar="NAME", help="the agent that acts on the tasks of grpo by a base URL (docs/adapters.md)"
+    )
     options = parser.parse_args(arguments)
     stop = StopFlag()
     stop.watch_signals()
     if options.supervised:
         stop.watch_stdin()
     try:
-        spec, data = read_run(options.run_dir)
+        agent = find_acting(options.agent)
+        spec, data = read_run(options.run_dir, agent)
         if faults := find_launch_faults(spec, os.environ):
             raise BadRun(faults)
         prepare_imports()
@@ -70,10 +76,37 @@ def main(arguments: list[str] | None = None) -> int:
         if is_main_process(os.environ):
             print(json.dumps({"error": "bad_spec", "faults": error.faults}), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_SPEC
-    return _work(spec, data, number, folder, stop)
+    return _work(spec, data, number, folder, stop, agent)
 
 
-def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
+def find_acting(name: str | None) -> OutsideAgent | None:
+    """The agent of this name, able to act here. Raises BadRun with what is missing."""
+    if name is None:
+        return None
+    try:
+        agent = find_agent(name)
+    except (UnknownAgent, BadAgent) as error:
+        raise BadRun([f"--agent: {error}"]) from error
+    if missing := agent.find_missing():
+        raise BadRun([f"--agent {name}: {lack}" for lack in missing])
+    return agent
+
+
+def find_acting_faults(spec: RunSpec) -> list[str]:
+    """Why an outside agent cannot act in a run with this spec."""
+    faults = []
+    if spec.method != "grpo" or spec.train_rows is not RowKind.TASKS:
+        faults.append("method: an agent acts on the tasks of grpo alone; give method grpo and data.rows tasks")
+    if spec.heldout_rows is RowKind.TASKS and spec.data.heldout is not None:
+        faults.append("data.heldout: held-out tasks are acted on by the scorer, and not by an agent; leave them out")
+    if spec.online.curriculum is not None:
+        faults.append("online.curriculum: an agent's tasks come in random order; leave it out")
+    if spec.sampling.top_k or spec.sampling.top_p < 1:
+        faults.append("sampling: what top_k and top_p leave out could not be learnt from; leave them out")
+    return faults
+
+
+def read_run(run_dir: Path, agent: OutsideAgent | None = None) -> tuple[RunSpec, RunData]:
     """The spec and every row it names. Raises BadRun with all faults."""
     try:
         spec = read_spec(run_dir)
@@ -94,13 +127,14 @@ def read_run(run_dir: Path) -> tuple[RunSpec, RunData]:
         faults += [f"reward.source.{fault}" for fault in _find_folder_faults(source)]
         if not (Path(source.adapter or source.path or "") / REWARD_MODEL).is_file():
             faults.append(f"reward.source: {source.adapter or source.path} is no reward model: no {REWARD_MODEL}")
+    faults += find_acting_faults(spec) if agent is not None else []
     missing = spec.trains_by.find_missing(spec.train_rows)
     faults += [] if missing is None else [f"method: {missing}"]
     if spec.quantisation is not None and (lack := why_no_quantisation(this_machine())):
         faults.append(f"quantisation: {lack}")
     data = RunData()
     try:
-        data = read_data(spec, run_dir)
+        data = read_data(spec, run_dir, agent)
     except DataError as error:
         faults += error.faults
     if faults:
@@ -161,7 +195,7 @@ def prepare_imports() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
-def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFlag) -> int:
+def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFlag, agent: OutsideAgent | None) -> int:
     from training.engine.events import Events
 
     events = Events(folder / "events.jsonl" if is_main_process(os.environ) else Path(os.devnull))
@@ -175,7 +209,7 @@ def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFla
 
         silence_progress_bars()
         threads = set_threads(spec.threads)
-        attempt = Attempt(spec, number, folder, choose_device(), events, stop, processes=join_processes())
+        attempt = Attempt(spec, number, folder, choose_device(), events, stop, processes=join_processes(), agent=agent)
         result = run_attempt(attempt, data, threads)
         if result is not None:
             events.write("finished", result=result.model_dump(mode="json"))

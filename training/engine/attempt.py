@@ -13,6 +13,7 @@ from torch import nn
 
 from training.engine.actions import hidden_size
 from training.engine.checkpoints import Checkpoint
+from training.engine.environments.outside import OutsideAgent
 from training.engine.events import Events
 from training.engine.hardware import autocast, choose_precision
 from training.engine.processes import Processes
@@ -44,6 +45,8 @@ class Attempt:
     processes: Processes = field(default_factory=Processes)
     watch: Watching | None = None
     halved: int = 0
+    agent: OutsideAgent | None = None
+    """Who acts on the tasks in the place of the scorer."""
 
     def hear_stop(self) -> bool:
         """Whether any process of the run was asked to stop. All of them ask at the same steps."""

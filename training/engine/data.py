@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from training.engine.environments.outside import OutsideAgent
 from training.engine.environments.protocol import EnvironmentFault
 from training.engine.environments.registry import BadEnvironment, UnknownEnvironment, find_environment
 from training.engine.environments.tasks import Task
@@ -115,8 +116,9 @@ def read_rows(path: Path, kind: type[R]) -> list[R]:
     return rows
 
 
-def read_data(spec: RunSpec, run_dir: Path) -> RunData:
-    """Reads every file that the spec names. Raises DataError with the faults of all files."""
+def read_data(spec: RunSpec, run_dir: Path, agent: OutsideAgent | None = None) -> RunData:
+    """Reads every file that the spec names. `agent` acts on its tasks, if anybody but the model's scorer does. Raises
+    DataError with the faults of all files."""
     faults: list[str] = []
 
     def read(path: str | None, kind: type[R], *, may_be_empty: bool = False) -> list[R]:
@@ -158,7 +160,7 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     pairs = read(spec.data.heldout, Preference) if spec.heldout_rows is RowKind.PREFERENCES else []
     tasks = read(spec.data.train, Task) if spec.train_rows is RowKind.TASKS else []
     heldout_tasks = read(spec.data.heldout, Task) if spec.heldout_rows is RowKind.TASKS else []
-    faults.extend(find_task_faults(spec.data.train, tasks) + find_task_faults(spec.data.heldout, heldout_tasks))
+    faults.extend(find_task_faults(spec.data.train, tasks, agent) + find_task_faults(spec.data.heldout, heldout_tasks))
     if spec.trains_by.makes_reward_model:
         others = spec.reward_model.others
         preferences = preferences or pair_with_others(labelled, others, seed=f"{spec.seed}/train")
@@ -199,10 +201,14 @@ def read_data(spec: RunSpec, run_dir: Path) -> RunData:
     return data
 
 
-def find_task_faults(path: str | None, tasks: Sequence[Task]) -> list[str]:
-    """What keeps the tasks from being acted on here: environments that are not installed, facts of no use to them."""
+def find_task_faults(path: str | None, tasks: Sequence[Task], agent: OutsideAgent | None = None) -> list[str]:
+    """What keeps the tasks from being acted on here: environments that are not installed, facts of no use to them; or
+    what the agent says of them."""
     faults: list[str] = []
     for number, task in enumerate(tasks, start=1):
+        if agent is not None:
+            faults += [f"{path}:{number}: {fault}" for fault in agent.find_faults(task)]
+            continue
         try:
             find_environment(task.environment)().reset(task)
         except (UnknownEnvironment, BadEnvironment) as error:

@@ -47,6 +47,8 @@ from training.engine.spec import Evaluate, ModelSource, RewardSpread, RunResult,
 from training.engine.watch import Watch
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
+BY_AN_AGENT = "training.engine.served.grpo:train"
+"""What trains where an outside agent acts."""
 Train = Callable[[Attempt, Loaded, RunData], Outcome]
 """What a method's entry point is: trains the loaded model in place."""
 
@@ -210,7 +212,8 @@ def _train(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     if spec.epoch_checkpoints and attempt.processes.is_main:
         attempt.save_epoch = partial(_save_epoch, attempt, loaded)
     assert spec.train_rows is not None
-    module, function = spec.trains_by.entry_for(spec.train_rows).split(":")
+    entry = spec.trains_by.entry_for(spec.train_rows) if attempt.agent is None else BY_AN_AGENT
+    module, function = entry.split(":")
     train: Train = getattr(import_module(module), function)
     shown = not spec.trains_by.makes_reward_model and spec.train_rows is not RowKind.TASKS
     if spec.samples and attempt.processes.is_main and shown:

@@ -8,8 +8,7 @@ import msgspec
 
 from training.engine.attempt import Attempt
 from training.engine.environments.episodes import Episode
-
-EPISODES_FILE = "training_episodes.jsonl"
+from training.engine.episodes.lines import EPISODES_FILE
 
 
 class NothingToLearn(RuntimeError):

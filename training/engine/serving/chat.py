@@ -7,7 +7,7 @@ Called by the model thread: `prepare` gives a row for each answer that is asked 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -22,6 +22,8 @@ from training.engine.serving.sampling import Sampling
 from training.engine.serving.tools import OPENING, Toolbox, takes_tools, written_out
 
 DEFAULT_MAX_TOKENS = 256
+MARK = "reckoner7answer7stands7here"
+"""Stands for an answer while its place in a rendered conversation is sought. No tokenizer has a control token in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     log_p: float = 0.0
     policy_log_p: float = 0.0
+    policy_log_ps: list[float] = field(default_factory=list)
+    """Of each drawn token; their sum is `policy_log_p`."""
     logprobs: list[TokenScores] = field(default_factory=list)
     told_logprobs: int = 0
     told: bool = False
@@ -162,8 +166,17 @@ class Row:
 def prepare(base: LoadedBase, request: ChatRequest) -> list[Row]:
     """The request as token ids, a row for each answer. Raises Fault for messages the template refuses, or that do not
     fit the model, and for what its tokenizer cannot be held to."""
-    rendered = _render(base, request)
+    return make_rows(base, request, encode(base, _render(base, request)))
+
+
+def encode(base: LoadedBase, rendered: str) -> list[int]:
+    """Token ids of what a template has written."""
     ids: list[int] = base.tokenizer([rendered], add_special_tokens=False)["input_ids"][0]
+    return ids
+
+
+def make_rows(base: LoadedBase, request: ChatRequest, ids: list[int]) -> list[Row]:
+    """A row for each answer to a prompt that is encoded already. Raises Fault as `prepare` does."""
     room = base.positions - len(ids)
     wanted = min(room, DEFAULT_MAX_TOKENS) if request.max_tokens is None else request.max_tokens
     if request.max_prompt_tokens is not None:
@@ -205,9 +218,26 @@ def _generator(base: LoadedBase, request: ChatRequest, index: int) -> torch.Gene
     return generator
 
 
+def render_after(base: LoadedBase, request: ChatRequest, answer: int) -> str:
+    """What the template writes behind the text of message `answer`, an earlier answer of the model's, up to where the
+    next one begins: the end of its turn, and the messages since. Raises Fault where that cannot be told."""
+    messages, tools = _as_read(base, request)
+    place = len(_as_read(base, replace(request, messages=request.messages[: answer + 1]))[0]) - 1
+    # The answer's own text, calls included, stands in the transcript already.
+    marked = [*messages[:place], {"role": "assistant", "content": MARK}, *messages[place + 1 :]]
+    rendered = _apply_template(base, marked, tools)
+    if rendered.count(MARK) != 1:
+        raise Fault("invalid_request", "the model's chat template does not write its answers out", "messages")
+    return rendered.partition(MARK)[2]
+
+
 def _render(base: LoadedBase, request: ChatRequest) -> str:
-    """The conversation as the template writes it, up to where the answer begins. Control tokens that are spelled out
-    in any of its texts are broken up: a text cannot end its own turn."""
+    """The conversation as the template writes it, up to where the answer begins."""
+    return _apply_template(base, *_as_read(base, request))
+
+
+def _as_read(base: LoadedBase, request: ChatRequest) -> tuple[Sequence[Any], list[Any] | None]:
+    """Messages and tools as the template is given them."""
     toolbox = request.toolbox
     given = request.messages if request.max_prompt_tokens is None else _cut(base, request)
     shown = () if toolbox is None or toolbox.choice == "none" else toolbox.tools
@@ -220,6 +250,11 @@ def _render(base: LoadedBase, request: ChatRequest) -> str:
         messages = written_out(given, shown)
     if not base.scorer.prompts.knows_system:
         messages = fold_system(messages)
+    return messages, tools
+
+
+def _apply_template(base: LoadedBase, messages: Sequence[Any], tools: list[Any] | None) -> str:
+    """Control tokens that are spelled out in any of the texts are broken up: a text cannot end its own turn."""
     harmless = base.scorer.prompts.harmless
     try:
         rendered: str = base.tokenizer.apply_chat_template(

@@ -154,6 +154,7 @@ class Generation:
         row.tokens.append(token)
         row.log_p += log_p
         row.policy_log_p += policy_log_p
+        row.policy_log_ps.append(policy_log_p)
         if request.top_logprobs is not None:
             row.logprobs.append(self._scores(logits, token, request.top_logprobs))
         if token in base.ends:

@@ -170,7 +170,7 @@ class ModelPool:
                 raise _unusable(digest, _brief(error)) from error
         log.info("loaded base %s", digest)
         positions = int(getattr(model.config, "max_position_embeddings", None) or 2048)
-        ends = _end_tokens(model, tokenizer)
+        ends = end_tokens(model, tokenizer)
         vocabulary = int(model.get_output_embeddings().weight.shape[0])
         grammars = Grammars(tokenizer, vocabulary, ends)
         return LoadedBase(artifact, model, tokenizer, scorer, positions, ends, vocabulary, grammars)
@@ -251,7 +251,7 @@ def _check_fit(artifact: Artifact, model: Any) -> None:
         raise _unusable(artifact.digest, "it holds no tensors")
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     """What ends an answer: the tokenizer's end of sequence and whatever the model's own settings add."""
     configured = getattr(model.generation_config, "eos_token_id", None)
     ends = configured if isinstance(configured, list) else [configured]
