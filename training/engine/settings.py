@@ -171,6 +171,10 @@ class Online(Strict):
     curriculum: Curriculum | None = Field(
         default=None, description="of labelled rows and tasks; without one, in random order"
     )
+    ranked: bool = Field(
+        default=False,
+        description="GRPO on fresh texts: the reward is the rank in the group, for a judge whose numbers have no scale",
+    )
     credit: Literal["return_to_go", "episode"] = Field(
         default="return_to_go",
         description="of tasks: each step against the group's visits of the same state, or one advantage an episode",

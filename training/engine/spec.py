@@ -322,6 +322,8 @@ class RunSpec(Strict):
         afresh = self.rewards_fresh_decisions and self.train_rows is RowKind.LABELLED
         if self.online.curriculum is not None and not (afresh or self.acts_while_it_learns):
             faults.append("online.curriculum: only labelled rows and tasks have one, on which a run decides afresh")
+        if self.online.ranked and not (self.train_rows is RowKind.TEXT and self.rewards_fresh_decisions):
+            faults.append("online.ranked: only fresh texts are ranked, of grpo on texts with a reward; leave it out")
         if self.train_rows is RowKind.TASKS and self.reward:
             faults.append("reward: of tasks the environment gives the reward; leave it out")
         if self.method == "merge" and self.base.adapter is None:

@@ -152,11 +152,12 @@ def test_fresh_texts_are_valued_by_the_specs_reward(tmp_path: Path, world: World
     last = [event["values"] for event in read_events(run) if event["kind"] == "metric"][-1]
     assert last["valid_share"] > 0.4 and 0.1 < last["reward"] <= 1.5 and last["kl"] >= 0
     assert last["frac_reward_zero_std"] < 1  # else the next could not fail
-    spec |= {"sampling": {"top_k": 1}, "online": {**spec["online"], "steps": 1}}  # type: ignore[dict-item]
+    spec |= {"sampling": {"top_k": 1}, "online": {**spec["online"], "steps": 1, "ranked": True}}  # type: ignore[dict-item]
     greedy = write_run(tmp_path / "greedy", OF_TEXT | spec, train=texts(world.stream[:40]))
     assert engine(greedy) == 0
     (last,) = [event["values"] for event in read_events(greedy) if event["kind"] == "metric"]
     assert last["frac_reward_zero_std"] == 1  # the texts of a prompt are all the likeliest one
+    assert last["reward"] == 0.5  # and of equal rank
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from training.engine.environments.grading import (
     Strategy,
     grade,
     rank_rewards,
+    rank_within,
     run_checks,
     score_of,
 )
@@ -119,3 +120,7 @@ def test_ranks_within_a_group_are_rewards(scores: list[float], rewards: list[flo
     assert rank_rewards(scores) == rewards
     with pytest.raises(ValueError, match="no number"):
         rank_rewards([*scores, float("nan")])
+
+
+def test_groups_are_ranked_each_by_itself() -> None:
+    assert rank_within([7, 2, 7, 2, 7], [0.9, -3.0, 0.1, 5.0, 0.9]) == [0.75, 0.0, 0.0, 1.0, 0.75]

@@ -16,6 +16,7 @@ bonuses are those of the benchmark's evaluators.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -162,6 +163,19 @@ def rank_rewards(scores: Sequence[float]) -> list[float]:
     below = [sum(other < score for other in scores) for score in scores]
     equal = [sum(other == score for other in scores) - 1 for score in scores]
     return [(under + same / 2) / (len(scores) - 1) for under, same in zip(below, equal, strict=True)]
+
+
+def rank_within(groups: Sequence[int], scores: Sequence[float]) -> list[float]:
+    """`rank_rewards` of each group by itself; `groups` says of each score which it belongs to. Raises ValueError for
+    scores that are no numbers."""
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for place, group in enumerate(groups):
+        places[group].append(place)
+    ranked = [0.0] * len(scores)
+    for members in places.values():
+        for place, reward in zip(members, rank_rewards([scores[place] for place in members]), strict=True):
+            ranked[place] = reward
+    return ranked
 
 
 def _refuse_bad(checkpoints: Sequence[Checked], strategy: Strategy, given: Collection[int]) -> None:

@@ -8,7 +8,8 @@ Shao et al. 2024, over tokens t and all texts of a batch as in DAPO (Yu et al. 2
 - The spec names a reward: the model writes G texts to each prompt, and the reward values them. The row's completion is
   the known answer (`matches_answer`); of JSON the reward sees the value, and not the way it is written. The spec's
   `sampling` draws them, and π is that of its temperature; what top_k and top_p leave out is left out of the drawing
-  alone.
+  alone. With `online.ranked` a text's reward is its rank among those of its prompt: for a judge that tells better from
+  worse, but whose numbers have no scale.
 - It names none: the rows' own texts and rewards are the groups, of prompts whose texts have different rewards.
   TRL takes the texts as if the model had written them, so ρ is 1: this imitates the better texts of a prompt and turns
   from the worse ones, without a correction for the policy that wrote them. Fresh texts teach more.
@@ -26,6 +27,7 @@ from trl import GRPOConfig, GRPOTrainer
 from decisions.rewards.components import read_json
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
+from training.engine.environments.grading import rank_within
 from training.engine.learned_reward import LearnedReward
 from training.engine.models import Loaded
 from training.engine.prompts import Message
@@ -57,7 +59,10 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
             valid = [read_json(text) is not None for text, known in zip(texts, meant, strict=True) if known is not None]
             log_metric("valid_share", sum(valid) / len(valid))
         learned = learned_reward([(asked[at], text) for at, text in zip(place, texts, strict=True)])
-        return [value(facts_of_text(text, known), one) for text, known, one in zip(texts, answer, learned, strict=True)]
+        worth = [
+            value(facts_of_text(text, known), one) for text, known, one in zip(texts, answer, learned, strict=True)
+        ]
+        return list(rank_within(place, worth) if settings.ranked else worth)
 
     parts = _parts(attempt, len(rows), settings.group)
     trainer = GRPOTrainer(
