@@ -94,13 +94,13 @@ def grade(task: Task, workspace: Path) -> Graded:
     if ended.returncode:
         raise EnvironmentFault(f"the grader ended with {ended.returncode}: {last_line(ended.stderr)}")
     try:
-        told = msgspec.json.decode(last_line(ended.stdout), type=_Told)
+        found = msgspec.json.decode(last_line(ended.stdout), type=_Told)
     except msgspec.DecodeError as error:
         raise EnvironmentFault(f"the grader's last line is no grade: {error}") from error
-    if not 0 <= told.score <= 1:
-        raise EnvironmentFault(f"the grader's score {told.score} is not in [0, 1]")
-    success = told.score == 1 if told.success is None else told.success
-    return Graded(told.score, success, told.score, told.components)
+    if not 0 <= found.score <= 1:
+        raise EnvironmentFault(f"the grader's score {found.score} is not in [0, 1]")
+    success = found.score == 1 if found.success is None else found.success
+    return Graded(found.score, success, found.score, found.components)
 
 
 def last_line(output: bytes) -> str:
