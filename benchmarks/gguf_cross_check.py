@@ -3,7 +3,7 @@
     python -m benchmarks.gguf_cross_check [--quick] [--library FOLDER] [--real] [--cache DIR]
 
 Three shapes with random weights (hidden sizes 512 and 128, Llama also with 80 layers, as 70B has) go through
-`write_gguf` in seven quantisations; from the same model in F32 `llama_model_quantize` of npm's @node-llama-cpp/linux-x64
+`write_gguf` in seven quantisations; from the model in F32 `llama_model_quantize` of npm's @node-llama-cpp/linux-x64
 makes its own. Types and bytes must be equal. The package is fetched into a temporary folder by npm and never becomes a
 dependency; `--library` names a folder that has its libraries; where neither is, the benchmark says so and passes
 (Linux on x86-64 only). `--quick` takes one shape. `--real` does the same with Gemma 3 270M, pretrained, which
