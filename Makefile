@@ -11,7 +11,7 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-servers check fix accept env install text s3 lock wheel clean browser bubblewrap swift
+.PHONY: help run test test-quick test-servers check fix accept env install text s3 exports lock wheel clean browser bubblewrap swift
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,9 @@ text: $(VENV)/bin/python ## Installs what training of free text needs besides (T
 
 s3: $(VENV)/bin/python ## Installs what artifacts at a server that speaks S3 need besides (s3fs)
 	@$(BIN)/python requirements/install.py --torch $(TORCH) --s3
+
+exports: $(VENV)/bin/python ## Installs what models as files for other programs need besides (gguf, xllamacpp)
+	@$(BIN)/python requirements/install.py --torch $(TORCH) --export
 
 clean: ## Removes the virtual environment; data in var/ stay
 	rm -rf $(VENV)

@@ -1,6 +1,6 @@
 """Installs the requirement files beside this one into the environment whose Python runs it; the Makefile calls it.
 
-    .venv/bin/python requirements/install.py [--text] [--s3] [--dev] [--torch auto|cpu|cuda]
+    .venv/bin/python requirements/install.py [--text] [--s3] [--export] [--dev] [--torch auto|cpu|cuda]
 
 uv does it, several times faster than pip. pip fetches uv, and does it all where uv cannot be had or does not get
 through. What pip is told about package indexes holds for uv too. Only the standard library is there.
@@ -167,12 +167,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Installs what Reckoner needs into this Python's environment.")
     parser.add_argument("--text", action="store_true", help="what training of free text needs as well")
     parser.add_argument("--s3", action="store_true", help="what artifacts at a server that speaks S3 need as well")
+    parser.add_argument("--export", action="store_true", help="what models as files for other programs need as well")
     parser.add_argument("--dev", action="store_true", help="what tests and checks need as well, all of these included")
     parser.add_argument("--torch", choices=["auto", "cpu", "cuda"], default="auto", help="auto: CUDA where a GPU is")
     parser.add_argument("--installer", choices=["uv", "pip"], default="uv", help="pip: slower, where uv is not wanted")
     options = parser.parse_args()
     torch = ("cuda" if has_nvidia_gpu() else "cpu") if options.torch == "auto" else options.torch
-    layers = [layer for layer in ("text", "s3", "dev") if options.dev or getattr(options, layer)]
+    layers = [layer for layer in ("text", "s3", "export", "dev") if options.dev or getattr(options, layer)]
     started = time.monotonic()
     uv = fetch_uv() if options.installer == "uv" else None
     done = uv is not None and uv.install(torch, layers=layers)

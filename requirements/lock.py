@@ -9,6 +9,7 @@ for all of them), so that an installation installs what the tests ran with. What
     cuda.txt   torch as the package index has it for Linux, with NVIDIA's libraries
     text.txt   what training of free text needs besides
     s3.txt     what artifacts at a server that speaks S3 need besides
+    export.txt what models as files for other programs need besides
     dev.txt    what development needs besides
     swift.txt  OpenStack Swift, in an environment of its own: the server that tests of S3 speak to
     cpu.txt    torch without CUDA. Kept by hand: those builds are on PyTorch's own index. It says which torch is meant.
@@ -24,8 +25,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-LAYERS = ("base", "cuda", "text", "s3", "dev")
-EXTRAS = ("text", "s3")
+LAYERS = ("base", "cuda", "text", "s3", "export", "dev")
+EXTRAS = ("text", "s3", "export")
 OF_CUDA = re.compile(r"torch|triton|nvidia-.+|cuda-.+")
 NOTE = "# Written by `make lock` from pyproject.toml; see lock.py.\n"
 

@@ -16,8 +16,8 @@ from requirements import install
 from requirements.lock import read_blocks
 
 FOLDER = PROJECT_ROOT / "requirements"
-LAYERS = ("base", "cpu", "cuda", "text", "s3", "dev", "uv", "swift")
-CPU, CUDA = ("base", "cpu", "text", "s3", "dev"), ("base", "cuda", "text", "s3", "dev")
+LAYERS = ("base", "cpu", "cuda", "text", "s3", "export", "dev", "uv", "swift")
+CPU, CUDA = ("base", "cpu", "text", "s3", "export", "dev"), ("base", "cuda", "text", "s3", "export", "dev")
 
 
 def entries(*layers: str) -> dict[str, list[Requirement]]:
@@ -55,7 +55,10 @@ def test_cuda_comes_with_its_own_file_only_and_both_have_the_same_torch() -> Non
 @pytest.mark.parametrize("layers", [CPU, CUDA], ids=["cpu", "cuda"])
 def test_the_files_hold_what_the_projects_ask_for(layers: tuple[str, ...]) -> None:
     pins = entries(*layers)
-    for file, extras in (("pyproject.toml", ("s3", "examples", "text", "dev")), ("clients/python/pyproject.toml", ())):
+    for file, extras in (
+        ("pyproject.toml", ("s3", "examples", "text", "export", "dev")),
+        ("clients/python/pyproject.toml", ()),
+    ):
         project = tomllib.loads((PROJECT_ROOT / file).read_text())["project"]
         optional = project.get("optional-dependencies", {})
         assert set(optional) == set(extras)
@@ -103,12 +106,12 @@ sys.exit("--dry-run" in asked and not FINDS(asked))
 @pytest.mark.parametrize(
     ("finds", "installed"),
     [
-        ("lambda asked: True", "base.txt -r cpu.txt -r text.txt -r s3.txt -r dev.txt"),
+        ("lambda asked: True", "base.txt -r cpu.txt -r text.txt -r s3.txt -r export.txt -r dev.txt"),
         (
             "lambda asked: '--torch-backend' in asked",
-            "base.txt -r cpu.txt -r text.txt -r s3.txt -r dev.txt --torch-backend cpu",
+            "base.txt -r cpu.txt -r text.txt -r s3.txt -r export.txt -r dev.txt --torch-backend cpu",
         ),
-        ("lambda asked: False", "base.txt -r cuda.txt -r text.txt -r s3.txt -r dev.txt"),
+        ("lambda asked: False", "base.txt -r cuda.txt -r text.txt -r s3.txt -r export.txt -r dev.txt"),
     ],
     ids=["find-links", "PyTorch's index", "nowhere"],
 )
@@ -117,7 +120,9 @@ def test_torch_without_cuda_is_taken_where_it_can_be_had_and_the_size_is_told_be
 ) -> None:
     notes = tmp_path / "notes"
     command = (sys.executable, "-c", STAND_IN.replace("FINDS", f"({finds})"), str(notes))
-    assert install.Installer(command, ((), ("--torch-backend", "cpu"))).install("cpu", layers=("text", "s3", "dev"))
+    assert install.Installer(command, ((), ("--torch-backend", "cpu"))).install(
+        "cpu", layers=("text", "s3", "export", "dev")
+    )
     *tried, packages, _client = notes.read_text().splitlines()
     assert packages == f"--require-hashes -r {installed}" and all("--dry-run" in line for line in tried)
     told = capsys.readouterr().err
