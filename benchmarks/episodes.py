@@ -70,8 +70,9 @@ WORLDS: Mapping[str, World] = {
         option_tokens=True,
         prompt_tokens=96,
         learning_rate=2e-3,
-        online={"steps": 120, "prompts_per_step": 8, "group": 8, "gamma": 0.95, "kl": 0.0},
+        online={"steps": 180, "prompts_per_step": 8, "group": 8, "gamma": 0.95, "kl": 0.0},
         gain=0.30,
+        first_held_out=20_000,  # the earlier ones were looked at with 120 updates
     ),
     "office": World(
         demonstrations=500,

@@ -96,7 +96,7 @@ def setting(tmp_path: Path, services: str, agent: str = AGENT, seconds: float = 
 
 def variables(place: Path) -> dict[str, str]:
     models = dict.fromkeys(MODEL_VARIABLES, "set")
-    return {"PATH": str(place), "DATABASE_URL": "secret", "DECRYPTION_KEY": "open", "WORKER_KEY": "agent-key", **models}
+    return {"PATH": str(place), "DATABASE_URL": "secret", "DECRYPTION_KEY": "key-of-files", "WORKER_KEY": "agent-key", **models}
 
 
 def run_with(task: CompanyTask, tmp_path: Path, place: Path, services: str) -> Ran:
@@ -116,7 +116,7 @@ def test_a_task_is_run_by_the_agent_and_graded_by_the_evaluators_own_points(
     assert (tmp_path / "outputs" / "hr-ask-mia" / "agent.log").read_text() == ""
     assert (ran.agent, ran.grade.points, ran.grade.score, ran.grade.trainable) == ("ended with 0", 3, 1.0, True)
     assert [call[0] for call in calls(place)] == ["version", "image", "run", "exec", "exec", "exec", "rm"]
-    assert not any(secret in part for call in calls(place) for part in call for secret in ("agent-key", "open"))
+    assert not any(secret in part for call in calls(place) for part in call for secret in ("agent-key", "key-of-files"))
     assert [*(place / "state" / "containers").iterdir()] == []
 
 
