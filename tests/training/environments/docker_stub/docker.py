@@ -63,7 +63,7 @@ def execute(arguments: list[str]) -> None:
 def evaluate(arguments: list[str], given: dict[str, str], folder: Path) -> None:
     if arguments != ["--trajectory_path", "/outputs/trajectory.json", "--result_path", "/outputs/result.json"]:
         refuse("unexpected paths")
-    if given.get("DECRYPTION_KEY") != "open":
+    if given.get("DECRYPTION_KEY") != "key-of-files":
         refuse("no key")
     if (STATE / "evaluator-fails").exists():
         sys.exit("Failed to grade the task")
