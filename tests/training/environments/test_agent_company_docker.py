@@ -96,7 +96,13 @@ def setting(tmp_path: Path, services: str, agent: str = AGENT, seconds: float = 
 
 def variables(place: Path) -> dict[str, str]:
     models = dict.fromkeys(MODEL_VARIABLES, "set")
-    return {"PATH": str(place), "DATABASE_URL": "secret", "DECRYPTION_KEY": "key-of-files", "WORKER_KEY": "agent-key", **models}
+    return {
+        "PATH": str(place),
+        "DATABASE_URL": "secret",
+        "DECRYPTION_KEY": "key-of-files",
+        "WORKER_KEY": "agent-key",
+        **models,
+    }
 
 
 def run_with(task: CompanyTask, tmp_path: Path, place: Path, services: str) -> Ran:
