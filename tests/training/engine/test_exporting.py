@@ -220,6 +220,19 @@ def test_what_is_missing_is_named_with_what_to_install(monkeypatch: pytest.Monke
     assert find_missing_packages("merged") == []
 
 
+def test_llama_cpp_decides_as_the_version(tmp_path: Path, world: World, source: ModelSource) -> None:
+    for package in ("gguf", "xllamacpp"):
+        pytest.importorskip(package, reason="the extra `export` is not installed")
+    rows, plan = world.heldout[:30], {"format": "gguf", "quantisation": "Q8_0"}
+    folder, report = run_export(tmp_path / "run", source, plan, heldout=rows)
+    parity, details = report["parity"], report["details"]
+    assert parity["runtime"].startswith("llama.cpp ") and parity["refusals"] == []
+    assert parity["equal_decisions"] >= 0.99 and 0 < parity["kl"] < 1e-3
+    assert list(parity["limits"].values()) == [1]  # what is not in Unicode's NFC
+    assert [path.name for path in folder.iterdir()] == ["model-Q8_0.gguf"]
+    assert set(details["types"]) == {"F32", "Q8_0"} and details["fallbacks"] == {}
+
+
 @pytest.mark.slow
 def test_onnxruntime_decides_as_the_version(tmp_path: Path, world: World, source: ModelSource) -> None:
     """With a cache, which is read in two steps; `make accept PART=export` writes every format of every shape."""

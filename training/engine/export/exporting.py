@@ -28,7 +28,7 @@ WRITERS = {
     Format.LORA: "training.engine.export.lora",
     Format.MERGED: "training.engine.export.merged",
     Format.ONNX: "training.engine.export.onnx",
-    Format.GGUF: "training.engine.export.gguf_file",
+    Format.GGUF: "training.engine.export.gguf_export",
 }
 """Each has `write(source, folder, plan) -> details` and `load(source, folder, plan) -> Runtime`."""
 RENDERED = 20
@@ -83,7 +83,7 @@ def _compare(attempt: Attempt, data: RunData, version: TorchRuntime, export: Any
         export,
         probes=probes,
         held_out=held_out,
-        texts=find_hard_texts(version.tokenizer, offered, rendered),
+        texts=find_hard_texts(version.tokenizer, version.rows, offered, rendered),
         plan=plan,
         on_probe=on_probe,
     )

@@ -31,10 +31,10 @@ HARD_TEXTS = (
 )
 
 
-def find_hard_texts(tokenizer: Any, options: Iterable[str], rendered: Iterable[str]) -> list[str]:
+def find_hard_texts(tokenizer: Any, rows: int, options: Iterable[str], rendered: Iterable[str]) -> list[str]:
     """The hard texts, the tokenizer's own added tokens alone and inside of words, the options that rows offer, and
-    prompts in the chat template."""
-    added = [token.content for token in tokenizer.added_tokens_decoder.values()]
+    prompts in the chat template. Not tokens beyond the `rows` of the model's embeddings, which it could not read."""
+    added = [token.content for place, token in tokenizer.added_tokens_decoder.items() if place < rows]
     chosen = [*added[: ADDED // 2], *added[-ADDED // 2 :]]  # control tokens stand first, options last
     around = [text for token in dict.fromkeys(chosen) for text in (token, f"the {token} of it", f"x{token}s {token}.")]
     offered = sorted(set(options))[:OPTIONS]

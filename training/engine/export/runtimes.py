@@ -49,6 +49,11 @@ class TorchRuntime:
         self._model = model if adapter is None else attach_adapter(model, adapter, ADAPTER)
         self.tokenizer = load_tokenizer(tokenizer or weights)
 
+    @property
+    def rows(self) -> int:
+        """Of the embeddings: tokens from there on it cannot read."""
+        return len(self._model.get_input_embeddings().weight)
+
     def token_ids(self, text: str) -> list[int]:
         return tokenise(self.tokenizer, text)
 
