@@ -77,7 +77,7 @@ def card_of_export(version: ModelVersion, format: str, report: Mapping[str, Any]
         ("Exported from", str(version)),
         ("Format", format),
         (
-            "Beside the version",
+            "Compared with the version",
             f"{parity['equal_decisions']:.4f} of {parity['decisions']} decisions are the same in {parity['runtime']} "
             "(parity.json)",
         ),

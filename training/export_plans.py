@@ -14,7 +14,7 @@ from django.conf import settings
 from django.template.defaultfilters import filesizeformat
 
 from decisions.agents.current import find_current_version
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts import artifact_path, find_cache
 from models_registry.models import ModelVersion
 from training.engine.export_formats import (
     QUANTISATIONS,
@@ -94,7 +94,9 @@ def find_obstacles(version: ModelVersion, format: Format) -> Iterator[FieldFault
 
 
 def list_choices(version: ModelVersion) -> list[Choice]:
-    """Every format with its options, in the order of a form."""
+    """Every format with its options, in the order of a form; none of a remote model or a reward model."""
+    if version.artifact is None or version.is_reward_model:
+        return []
     recommended = recommend_quantisation(this_machine().memory_bytes)
 
     def why_not(format: Format) -> str:
@@ -151,6 +153,8 @@ def find_base_name(version: ModelVersion) -> str:
 
 
 def _model_type(version: ModelVersion) -> str:
+    if find_cache() is not None:  # at a server: a page should not fetch weights, and the engine looks again
+        return ""
     config = artifact_path(version.stored.digest) / "config.json"
     return str(json.loads(config.read_text(encoding="utf-8")).get("model_type", "")) if config.is_file() else ""
 

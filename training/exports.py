@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from django.utils import timezone
 
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
+from jobs.errors import AlreadyFinished, Permanent
 from jobs.services import enqueue_job, request_cancel
 from models_registry.artifacts import artifact_path, verify_artifact
 from models_registry.holders import require_files
@@ -70,6 +72,19 @@ def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat
     return export
 
 
+def await_merged(*, by: Actor, version: ModelVersion, since: dt.datetime) -> ExportJob:
+    """The newest export of its merged weights, for a loop that looks again and again; a new one where there is none, or
+    where the newest ended without files before `since`, when the loop began. Raises Permanent where it ended so since
+    then."""
+    export = ExportJob.objects.filter(version=version, format=ExportFormat.MERGED).order_by("-id").first()
+    ended = export is not None and export.state in (ExportState.FAILED, ExportState.REFUSED)
+    if export is None or (ended and export.created_at < since):
+        return start_export(by=by, version=version)
+    if ended:
+        raise Permanent(f"exporting {version}: {export.error}")
+    return export
+
+
 def _find_live(version: ModelVersion, format: str, hashed: str) -> ExportJob | None:
     return ExportJob.objects.filter(version=version, format=format, options_hash=hashed, state__in=LIVE).first()
 
@@ -77,7 +92,8 @@ def _find_live(version: ModelVersion, format: str, hashed: str) -> ExportJob | N
 @transaction.atomic
 def cancel_export(*, by: Actor, export: ExportJob) -> None:
     """A queued one is over at once, one that is being made ends itself. Raises AlreadyFinished."""
-    assert export.job_id is not None
+    if export.job_id is None or export.state != ExportState.QUEUED:
+        raise AlreadyFinished(f"The export is already {export.state}.")
     request_cancel(job_id=export.job_id)
     record_audit(by=by, action="export.cancelled", target=f"export:{export.id}", details={"as": str(export)})
 

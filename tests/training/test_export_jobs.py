@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from django.db import IntegrityError, transaction
+from django.urls import reverse
+from django.utils import timezone
 from safetensors.numpy import save_file
 
+from jobs.errors import Permanent
 from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry import artifacts
@@ -21,7 +24,7 @@ from tests.engine_task import labelled
 from tools.factories import ArtifactFactory, DatasetSnapshotFactory, ModelVersionFactory, TrainingRunFactory, put_rows
 from training import export_plans, exports
 from training.engine import export_formats
-from training.exports import cancel_export, start_export
+from training.exports import await_merged, start_export
 from training.models import ExportJob
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
@@ -207,5 +210,42 @@ def test_a_queued_export_is_cancelled_and_may_be_asked_for_again(api: Any, agent
     listed = client.get(f"versions/{version.id}/exports").json()["results"]
     assert [(one["id"], one["state"]) for one in listed] == [(str(again.id), "queued"), (made["id"], "failed")]
     assert AuditEntry.objects.filter(action="export.cancelled").count() == 1
-    with pytest.raises(Exception, match="already cancelled"):
-        cancel_export(by=by, export=ExportJob.objects.get(id=made["id"]))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("state", ["failed", "refused"])
+def test_a_loop_does_not_ask_again_for_what_ended_under_it(agent: Any, by: Any, state: str) -> None:
+    version = ModelVersionFactory(registered_model=agent.registered_model)
+    export = await_merged(by=by, version=version, since=timezone.now())
+    assert await_merged(by=by, version=version, since=timezone.now()) == export
+    began = export.created_at
+    ExportJob.objects.filter(id=export.id).update(state=state, error="0.5 decide so", report={"parity": {}})
+    with pytest.raises(Permanent, match="exporting filer:1"):
+        await_merged(by=by, version=version, since=began)
+    assert ExportJob.objects.count() == 1
+    assert await_merged(by=by, version=version, since=timezone.now()) != export  # a loop that began later
+
+
+@pytest.mark.django_db
+def test_the_page_offers_each_format_and_says_what_is_missing(
+    base_version: ModelVersion, admin: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_formats, "find_spec", lambda name: None if name.startswith("onnx") else object())
+    client = page_client(admin)
+    here = [base_version.workspace.slug, base_version.id]
+    at = [reverse(f"pages:{name}", args=here) for name in ("version-export", "version")]
+    page = client.get(at[1]).content.decode()
+    assert '<option value="gguf:Q4_K_M">' in page and '<option value="onnx:cache" disabled>' in page
+    assert page.count("(recommended for this machine") == 1 and 'value="lora"' not in page
+    assert "Not available here: onnx needs onnx, onnxscript, onnxruntime, which are not installed" in page
+    assert "the version&#x27;s" not in page  # nothing is compared yet
+    client.post(at[0], {"as": "onnx"})
+    assert not ExportJob.objects.exists()
+    assert "onnx needs onnx, onnxscript, onnxruntime" in client.get(at[1]).content.decode()
+    client.post(at[0], {"as": "gguf:Q6_K"})
+    export = ExportJob.objects.get()
+    page = client.get(at[1]).content.decode()
+    assert export.options == {"quantisation": "Q6_K"} and '<option value="gguf:Q6_K"' not in page
+    client.post(reverse("pages:export-cancel", args=[base_version.workspace.slug, export.id]))
+    export.refresh_from_db()
+    assert export.state == "failed" and AuditEntry.objects.filter(action="export.cancelled").count() == 1

@@ -78,9 +78,10 @@ def find_missing_packages(format: str) -> list[str]:
 
 
 def find_shape_faults(format: str, model_type: str) -> list[str]:
-    """Why a model of this architecture (`model_type` of its config.json) cannot be written in the format."""
+    """Why a model of this architecture (`model_type` of its config.json, "" where it is not known) cannot be written in
+    the format."""
     known = SHAPES.get(Format(format))
-    if known is None or model_type in known:
+    if known is None or not model_type or model_type in known:
         return []
     return [f"{format} takes {', '.join(known)}, and the model is {model_type}: export merged weights"]
 

@@ -74,6 +74,8 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     )
     outcome, facts = Outcome(0, 0), dict[str, Any]()
     if spec.method == "export":
+        if not attempt.processes.is_main:
+            return None
         facts = _export(attempt, data)
     elif spec.method != "evaluate":
         loaded, outcome = _trained(attempt, data)

@@ -81,6 +81,11 @@ class ExportJob(WorkspaceOwned):
         return "-".join(part for part in parts if part)
 
     @property
+    def choice(self) -> str:
+        """As forms name it: merged, onnx:cache, gguf:Q4_K_M."""
+        return self.name.replace("-", ":")
+
+    @property
     def title(self) -> str:
         """For people: GGUF (llama.cpp), Q4_K_M."""
         detail = self.options.get("quantisation") or ("with a cache" if self.options.get("cache") else "")

@@ -22,6 +22,7 @@ from transformers import DynamicCache
 
 from training.engine.export.merged import merge
 from training.engine.export.runtimes import Logits, tokenise
+from training.engine.export_formats import find_shape_faults
 from training.engine.export_spec import ExportPlan
 from training.engine.models import load_tokenizer
 from training.engine.spec import ModelSource
@@ -57,6 +58,8 @@ class _Cached(nn.Module):
 def write(source: ModelSource, folder: Path, plan: ExportPlan) -> dict[str, Any]:
     """Raises what torch's exporter raises for a model that it cannot trace."""
     loaded = merge(source)
+    if faults := find_shape_faults(plan.format, loaded.model.config.get_text_config().model_type):
+        raise ValueError("; ".join(faults))
     model, config = loaded.model, loaded.model.config.get_text_config()
     layers: int = config.num_hidden_layers
     ids = torch.zeros(BATCH, TOKENS, dtype=torch.long)
