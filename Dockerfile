@@ -22,7 +22,7 @@ RUN case "$TORCH" in \
       cuda) index="" ;; \
       *) echo "TORCH=$TORCH: give cpu or cuda" >&2; exit 1 ;; \
     esac \
-    && pip install $index --require-hashes -r requirements/base.txt -r "requirements/$TORCH.txt" -r requirements/text.txt
+    && pip install $index --require-hashes -r requirements/base.txt -r "requirements/$TORCH.txt" -r requirements/text.txt -r requirements/export.txt
 
 # A fresh named volume takes over the folders and their owner from here.
 RUN useradd --system --uid 10001 --create-home --shell /usr/sbin/nologin reckoner \

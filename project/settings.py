@@ -342,6 +342,7 @@ SPECTACULAR_SETTINGS = {
         "VerdictEnum": "decisions.models.Verdict",
         "VersionStateEnum": "models_registry.models.VersionState",
         "ExportStateEnum": "training.models.export.ExportState",
+        "ExportFormatEnum": "training.models.export.ExportFormat",
         "RunStateEnum": "training.models.run.RUN_STATE_CHOICES",
     },
     "PATH_CONVERTER_OVERRIDES": {"subjects": {"type": "string", "enum": ["decisions", "episodes"]}},

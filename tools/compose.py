@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 ENV_EXAMPLE = ROOT / ".env.example"
 # Has everything from .env; every other service names the few variables that it is given.
-OURS = ("check", "migrate", "bootstrap", "web", "gateway", "worker", "trainer", "trainer-gpu", "beat")
+OURS = ("check", "migrate", "bootstrap", "web", "gateway", "worker", "trainer", "trainer-gpu", "exporter", "beat")
 INTERPOLATED = re.compile(r"\$\{(\w+)\}")
 
 Environments = dict[str, dict[str, str]]

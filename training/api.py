@@ -1,4 +1,4 @@
-"""/api/v1: datasets, runs (start, watch, cancel), exports."""
+"""/api/v1: datasets and runs (start, watch, cancel)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from models_registry.references import find_version
 from training import freezing, task_datasets
 from training.curves import write_curves
 from training.dataset_rows import FILES, FORMATS, LINES, as_list, stream_rows
-from training.downloads import TAR, answer_download
-from training.exports import start_export
-from training.models import DatasetSnapshot, ExportJob, RunEvent, TrainingRun
+from training.models import DatasetSnapshot, RunEvent, TrainingRun
 from training.new_decisions import request_training
 from training.notes import note_run
 from training.reward_models import resolve_reward_version
@@ -34,7 +32,6 @@ from training.selection import Filters
 from training.serializers import (
     DatasetCreateSerializer,
     DatasetSerializer,
-    ExportSerializer,
     FreezingSerializer,
     RunCheckSerializer,
     RunEventSerializer,
@@ -314,40 +311,3 @@ class RunCancel(RunQuery):
         run = generics.get_object_or_404(self.get_queryset(), pk=pk)
         cancel_run(by=acting(request), run=run)
         return Response(RunSerializer(self.get_queryset().get(pk=pk)).data)
-
-
-class VersionExport(APIView):
-    """Exports a version as merged weights. A second call finds the first export."""
-
-    scopes = {"POST": Scope.ADMIN}
-
-    @extend_schema(operation_id="export_version", request=None, responses={"201": ExportSerializer})
-    def post(self, request: Request, pk: str) -> Response:
-        version = find_version(acting(request).workspace, pk)
-        return Response(ExportSerializer(start_export(by=acting(request), version=version)).data, status=201)
-
-
-class ExportQuery(generics.GenericAPIView[ExportJob]):
-    def get_queryset(self) -> Any:
-        return ExportJob.objects.for_workspace(acting(self.request).workspace).select_related(
-            "version__registered_model", "artifact"
-        )
-
-
-class ExportDetail(ExportQuery, generics.RetrieveAPIView[ExportJob]):
-    """Reads one export; `digest` names its artifact once it is ready."""
-
-    scopes = {"GET": Scope.EXPORT_READ}
-    serializer_class = ExportSerializer
-
-
-class ExportDownload(ExportQuery):
-    """Downloads the files of a ready export as one tar archive. The audit says who did."""
-
-    scopes = {"GET": Scope.ADMIN}
-    content_negotiation_class = OneFormat
-
-    @extend_schema(operation_id="download_export", responses={(200, TAR): OpenApiTypes.BINARY, "409": ErrorSerializer})
-    def get(self, request: Request, pk: UUID) -> HttpResponseBase:
-        export = generics.get_object_or_404(self.get_queryset(), pk=pk)
-        return answer_download(request, by=acting(request), export=export)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
 from training.base_models import TINY
 from training.measures import titles_for
 from training.model_card import LICENCES, card_lines, say_gate, say_scores, say_verdict
-from training.models import TrainingRun
+from training.models import ExportFormat, TrainingRun
 
 CARD = "README.md"
 NEW_TINY = "a new tiny model"
@@ -69,10 +69,32 @@ def card_of_run(
     return {CARD: _write(f"{run.agent.slug}: {run.method} on {run.dataset}", find_base_name(run), facts, kind)}
 
 
-def card_of_export(version: ModelVersion) -> Mapping[str, str]:
-    """Of a version whose adapter was merged into its base: the card's text by its file's name."""
-    text = _write(str(version), version.base_model, [("Exported from", str(version))], ArtifactKind.MODEL)
+def card_of_export(version: ModelVersion, format: str, report: Mapping[str, Any]) -> Mapping[str, str]:
+    """Of a version's files in another format, with what their comparison found (`ExportReport` as JSON): the card's
+    text by its file's name."""
+    parity = report["parity"]
+    facts = [
+        ("Exported from", str(version)),
+        ("Format", format),
+        (
+            "Compared with the version",
+            f"{parity['equal_decisions']:.4f} of {parity['decisions']} decisions are the same in {parity['runtime']} "
+            "(parity.json)",
+        ),
+    ]
+    kind = ArtifactKind.ADAPTER if format == ExportFormat.LORA else ArtifactKind.MODEL
+    text = _write(str(version), version.base_model, facts, kind, how=_load_files(format, report["files"]))
     return {CARD: "\n".join([text, *card_lines(version)])}
+
+
+def _load_files(format: str, files: Iterable[str]) -> list[str] | None:
+    """How a file of this format is opened; None for what transformers loads."""
+    if format == ExportFormat.ONNX:
+        return ["import onnxruntime", "", 'session = onnxruntime.InferenceSession("THIS FOLDER/model.onnx")']
+    if format == ExportFormat.GGUF:
+        name = next(file for file in files if file.endswith(".gguf"))
+        return ["# llama-server --model THIS-FOLDER/" + name]
+    return None
 
 
 def card_of_folder(base_model: str, *, method: str, rows: int, kind: ArtifactKind) -> str:
@@ -81,7 +103,14 @@ def card_of_folder(base_model: str, *, method: str, rows: int, kind: ArtifactKin
     return _write(f"{name_base(base_model)}: {method}", name_base(base_model), facts, kind)
 
 
-def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: ArtifactKind) -> str:
+def _write(
+    title: str,
+    base: str,
+    facts: Sequence[tuple[str, str]],
+    kind: ArtifactKind,
+    how: Sequence[str] | None = None,
+) -> str:
+    """`how`: lines of Python that load it, where transformers does not."""
     if kind is ArtifactKind.REWARD_MODEL:
         facts = [("Kind", "reward model: it scores texts for training (reward_model.json), and is no policy"), *facts]
     is_adapter = kind is ArtifactKind.ADAPTER
@@ -94,7 +123,9 @@ def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: Artifa
     elif base:
         facts = [("Base model", NEW_TINY), *facts]
     load = ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
-    if is_adapter:
+    if how is not None:
+        load = list(how)
+    elif is_adapter:
         load = [
             "from peft import PeftModel",
             *load,
@@ -103,7 +134,8 @@ def _write(title: str, base: str, facts: Sequence[tuple[str, str]], kind: Artifa
         ]
     else:
         load.append('model = AutoModelForCausalLM.from_pretrained("THIS FOLDER")')
-    load.append('tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")')
+    if how is None:
+        load.append('tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")')
     if kind is ArtifactKind.REWARD_MODEL:  # its head is ours to read, and the weights alone mean nothing
         load = ["# python -m training.engine RUN, with this folder as the source of the reward component `model`"]
     lines = ["---", *head, "---", "", f"# {title}", "", *(f"- {name}: {value}" for name, value in facts), ""]

@@ -12,18 +12,22 @@ from decisions.queries.agents import find_agent_version
 from models_registry.archive import stream_archive
 from training.modelfile import MODELFILE, write_modelfile
 from training.models import ExportJob
-from training.models.export import ExportState
+from training.models.export import ExportFormat, ExportState
 from workspaces.actors import Actor
 from workspaces.errors import Conflict
 from workspaces.services import record_audit
 
 TAR = "application/x-tar"
+FROM: Mapping[str, str] = {ExportFormat.MERGED: ".", ExportFormat.GGUF: "./model-{quantisation}.gguf"}
+"""What Ollama makes a model of, in the folder."""
 
 
 def _texts_for(export: ExportJob) -> Mapping[str, str]:
-    """The Modelfile, written when it is taken: by the version of the agent that acts."""
+    """The Modelfile, written when it is taken: by the version of the agent that acts. Of formats that Ollama reads."""
+    if export.format not in FROM:
+        return {}
     asks = find_agent_version(export.version.registered_model)
-    return {} if asks is None else {MODELFILE: write_modelfile(asks)}
+    return {} if asks is None else {MODELFILE: write_modelfile(asks, FROM[export.format].format(**export.options))}
 
 
 def answer_download(request: HttpRequest | Request, *, by: Actor, export: ExportJob) -> HttpResponseBase:
@@ -31,7 +35,7 @@ def answer_download(request: HttpRequest | Request, *, by: Actor, export: Export
     Raises Conflict."""
     if export.state != ExportState.READY or export.artifact is None:
         raise Conflict("This export is not ready for download.")
-    name = f"{export.version.registered_model.name}-{export.version.number}-{export.format}"
+    name = f"{export.version.registered_model.name}-{export.version.number}-{export.name}"
     archive = stream_archive(export.artifact.digest, folder=name, texts=_texts_for(export))
     headers = {"Content-Disposition": f'attachment; filename="{name}.tar"', "Content-Length": str(archive.size)}
     if request.method == "HEAD":

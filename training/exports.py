@@ -1,99 +1,210 @@
-"""Exports a version: merged weights in the store, made by the engine, checked by hash."""
+"""Exports versions: the engine writes the files and compares them with the version, what agrees goes into the store."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
-from jobs.services import enqueue_job
-from models_registry.artifacts import verify_artifact
+from jobs.errors import AlreadyFinished, Permanent
+from jobs.services import enqueue_job, request_cancel
+from models_registry.artifacts import artifact_path, verify_artifact
 from models_registry.holders import require_files
 from models_registry.models import Artifact, ArtifactKind, ModelVersion
 from models_registry.quota import refuse_over_quota
 from models_registry.services import locate_version, refuse_remote, refuse_reward_model, store_artifact
 from training.cards import card_of_export
-from training.launcher import run_engine, write_atomically
+from training.dataset_parts import ROWS_FILE
+from training.engine.export_formats import hash_options
+from training.engine.export_spec import ExportReport
+from training.export_plans import find_heldout, make_plan, plain_plan
+from training.launcher import Finished, run_engine, write_atomically
 from training.models import ExportJob
-from training.models.export import ExportFormat, ExportState
+from training.models.export import LIVE, ExportFormat, ExportState
+from training.reward_scale import reward_if
 from workspaces.actors import Actor
 from workspaces.services import record_audit
 
 EXPORT = "training.export_version"
+SAME_FILES = {"same_files": True}
+REPORT = "parity.json"
+KINDS: Mapping[str, ArtifactKind] = {
+    ExportFormat.MERGED: ArtifactKind.MODEL,
+    ExportFormat.LORA: ArtifactKind.ADAPTER,
+}
+"""What the files are to the store; those of other formats no engine of ours loads."""
 
 
 @transaction.atomic
-def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat.MERGED) -> ExportJob:
-    """The version's export in this format: the one that is there or under way, or a new one. Raises NotAPolicy for a
-    reward model, NotStored for a remote model."""
+def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat.MERGED, **options: Any) -> ExportJob:
+    """The version's export in this format with these options (`cache`, `quantisation`): the one that is there or under
+    way, or a new one. Raises NotAPolicy for a reward model, NotStored for a remote model, InvalidInput with everything
+    that is missing for it."""
     refuse_reward_model(version)
     refuse_remote(version)
-    existing = ExportJob.objects.filter(version=version, format=format).exclude(state=ExportState.FAILED).first()
+    if format == ExportFormat.MERGED and not any(options.values()):  # what is there needs no look at the machine
+        existing = _find_live(version, format, hash_options({}))
+        if existing is not None:
+            return existing
+    require_files(version)
+    plan = make_plan(version, format, **options)
+    hashed = hash_options(plan.options)
+    existing = _find_live(version, format, hashed)
     if existing is not None:
         return existing
-    require_files(version)
     if version.base is not None:  # merged weights are as many bytes as the base's; whole ones are stored already
         refuse_over_quota(by.workspace, version.base.stored.size_bytes)
-    export = ExportJob.objects.create(workspace=by.workspace, version=version, format=format)
+    export = ExportJob.objects.create(
+        workspace=by.workspace, version=version, format=format, options=plan.options, options_hash=hashed
+    )
     export.job = enqueue_job(kind=EXPORT, workspace=by.workspace, payload={"export_id": str(export.id)})
     export.save(update_fields=["job"])
-    record_audit(by=by, action="export.started", target=f"export:{export.id}", details={"version": str(version)})
+    record_audit(by=by, action="export.started", target=f"export:{export.id}", details={"as": str(export)})
     return export
 
 
+def await_merged(*, by: Actor, version: ModelVersion, since: dt.datetime) -> ExportJob:
+    """The newest export of its merged weights, for a loop that looks again and again; a new one where there is none, or
+    where the newest ended without files before `since`, when the loop began. Raises Permanent where it ended so since
+    then."""
+    export = ExportJob.objects.filter(version=version, format=ExportFormat.MERGED).order_by("-id").first()
+    ended = export is not None and export.state in (ExportState.FAILED, ExportState.REFUSED)
+    if export is None or (ended and export.created_at < since):
+        return start_export(by=by, version=version)
+    if ended:
+        raise Permanent(f"exporting {version}: {export.error}")
+    return export
+
+
+def _find_live(version: ModelVersion, format: str, hashed: str) -> ExportJob | None:
+    return ExportJob.objects.filter(version=version, format=format, options_hash=hashed, state__in=LIVE).first()
+
+
+@transaction.atomic
+def cancel_export(*, by: Actor, export: ExportJob) -> None:
+    """A queued one is over at once, one that is being made ends itself. Raises AlreadyFinished."""
+    if export.job_id is None or export.state != ExportState.QUEUED:
+        raise AlreadyFinished(f"The export is already {export.state}.")
+    request_cancel(job_id=export.job_id)
+    record_audit(by=by, action="export.cancelled", target=f"export:{export.id}", details={"as": str(export)})
+
+
 def export_version(context: JobContext) -> dict[str, Any] | None:
-    """The job: merge by the engine, put the folder into the store, mark the row ready, once."""
-    export = ExportJob.objects.select_related("version__artifact", "version__base__artifact", "workspace").get(
-        id=context.payload["export_id"]
-    )
-    if export.state == ExportState.READY:
-        return {"digest": export.artifact.digest if export.artifact else None}
-    artifact = _merge(context, export) if export.version.base is not None else export.version.stored
-    verify_artifact(artifact.digest)
-    with context.fenced():
-        ExportJob.objects.filter(id=export.id).update(
-            state=ExportState.READY, artifact=artifact, finished_at=timezone.now()
-        )
-        context.complete({"digest": artifact.digest})
+    """The job: write and compare by the engine, put the folder into the store, mark the row, once.
+
+    Until the row is ready nothing is visible: the engine's folder is the attempt's, and the store's appears whole.
+    """
+    export = ExportJob.objects.select_related(
+        "version__artifact", "version__base__artifact", "version__registered_model", "workspace"
+    ).get(id=context.payload["export_id"])
+    if export.state in (ExportState.READY, ExportState.REFUSED):
+        return {"state": export.state, "digest": export.artifact.digest if export.artifact else None}
+    if export.format == ExportFormat.MERGED and export.version.base is None:
+        publish_export(context, export, export.version.stored, SAME_FILES)
+        return None
+    run_dir = settings.RUNS / f"export-{export.id}"
+    attempt, rows = run_dir / "attempts" / str(context.fence), run_dir / "data" / f"{context.fence}.jsonl"
+    try:
+        finished = write_export(context, export, run_dir, rows)
+        assert finished.result.export is not None
+        report = _as_plain(export.version, finished.result.export)
+        if finished.result.export.parity.refusals:
+            refuse_export(context, export, report)
+        else:
+            publish_export(context, export, store_export(export, finished.folder / "export", report), report)
+    finally:
+        # Its own alone: another attempt may have begun. The rows are what people wrote.
+        shutil.rmtree(attempt, ignore_errors=True)
+        rows.unlink(missing_ok=True)
     return None
 
 
-def _merge(context: JobContext, export: ExportJob) -> Artifact:
-    """The adapter merged into a fresh copy of its base, by the engine. Full weights need none of this."""
-    version = export.version
-    assert version.base is not None
-    run_dir = settings.RUNS / f"export-{export.id}"
-    run_dir.mkdir(parents=True, exist_ok=True)
-    spec = {
-        "run_id": f"export-{export.id}",
-        "method": "merge",
-        "base": locate_version(version),
+def write_export(context: JobContext, export: ExportJob, run_dir: Path, rows: Path) -> Finished:
+    """The engine's attempt, with held-out rows of the version at `rows` where it has some."""
+    rows.parent.mkdir(parents=True, exist_ok=True)
+    heldout = find_heldout(export.version)
+    spec: dict[str, Any] = {
+        "run_id": run_dir.name,
+        "method": "export",
+        "base": locate_version(export.version),
+        "export": plain_plan(export.version, export.format, export.options),
     }
+    if heldout.max_prompt_tokens is not None:
+        spec["max_prompt_tokens"] = heldout.max_prompt_tokens
+    if heldout.dataset is not None:
+        shutil.copyfile(artifact_path(heldout.dataset.artifact.digest) / ROWS_FILE, rows)
+        spec["data"] = {"heldout": f"data/{rows.name}", "heldout_rows": heldout.dataset.measured_as}
     write_atomically(run_dir / "spec.json", json.dumps(spec))
 
     def sink(events: Sequence[Mapping[str, Any]]) -> None:
-        fractions = [float(event["fraction"]) for event in events if event["kind"] == "progress"]
-        if fractions:
-            context.progress(fractions[-1], "merging")
+        told = [event for event in events if event["kind"] == "progress"]
+        if told:
+            context.progress(float(told[-1]["fraction"]), str(told[-1]["message"]))
 
-    finished = run_engine(context, run_dir, sink=sink)
-    meta = {"export_of": str(version), "weights_sha256": finished.result.weights_sha256}
-    return store_artifact(
+    return run_engine(context, run_dir, sink=sink)
+
+
+def store_export(export: ExportJob, folder: Path, report: Mapping[str, Any]) -> Artifact:
+    """The folder in the store, with a card and its report, every file hashed again."""
+    version = export.version
+    artifact = store_artifact(
         workspace=export.workspace,
-        folder=finished.folder / "model",
-        kind=ArtifactKind.MODEL,
-        meta={**meta, "base_model": version.base_model},
-        texts=card_of_export(version),
+        folder=folder,
+        kind=KINDS.get(export.format, ArtifactKind.EXPORT),
+        meta={"export_of": str(version), "format": export.format, **export.options, "base_model": version.base_model},
+        texts={**card_of_export(version, export.format, report), REPORT: json.dumps(report, indent=2) + "\n"},
     )
+    verify_artifact(artifact.digest)
+    return artifact
+
+
+def publish_export(context: JobContext, export: ExportJob, artifact: Artifact, report: Mapping[str, Any]) -> None:
+    """From here on it can be downloaded."""
+    with context.fenced():
+        _end(export, state=ExportState.READY, artifact=artifact, report=report)
+        context.complete({"state": ExportState.READY, "digest": artifact.digest})
+
+
+def refuse_export(context: JobContext, export: ExportJob, report: Mapping[str, Any]) -> None:
+    """The report stays, the files do not: nobody should use them."""
+    refusals = report["parity"]["refusals"]
+    with context.fenced():
+        _end(export, state=ExportState.REFUSED, report=report, error="; ".join(refusals))
+        context.complete({"state": ExportState.REFUSED, "refusals": refusals})
+
+
+def _end(export: ExportJob, **fields: Any) -> None:
+    ExportJob.objects.filter(id=export.id).update(finished_at=timezone.now(), **fields)
+
+
+def _as_plain(version: ModelVersion, report: ExportReport) -> dict[str, Any]:
+    """As JSON; where the right options are known, with the mean reward that the agent's spec gives to both: of each
+    row what a right and a wrong action are worth, by the probability of the right one."""
+    plain = report.model_dump(mode="json")
+    plain["reward"] = None
+    agent = version.registered_model.agents.order_by("id").first()
+    parity = report.parity
+    if agent is not None and parity.version is not None and parity.export is not None:
+        spec = current_reward_spec(agent)
+        right, wrong = reward_if(spec, "confirmed"), reward_if(spec, "corrected")
+        of_version, of_export = (
+            wrong + (right - wrong) * score.probability_of_right for score in (parity.version, parity.export)
+        )
+        plain["reward"] = {"version": of_version, "export": of_export, "change": of_export - of_version}
+    return plain
 
 
 def end_with_job(job: Any) -> None:
     """The job died or was cancelled: the export failed, and says why."""
-    ExportJob.objects.filter(job_id=job.id).exclude(state=ExportState.READY).update(
+    ExportJob.objects.filter(job_id=job.id, state=ExportState.QUEUED).update(
         state=ExportState.FAILED, error=job.error or "cancelled", finished_at=timezone.now()
     )

@@ -23,12 +23,13 @@ class Version(Protocol):
     def max_completion_tokens(self) -> int: ...
 
 
-def write_modelfile(version: Version) -> str:
+def write_modelfile(version: Version, source: str = ".") -> str:
     """Asks as the gateway does under this version of the agent: its temperature, its longest answer, its system prompt.
-    A system prompt that Ollama's parser would end too early is left out, and a comment says so."""
+    `source` is the folder itself or a file in it. A system prompt that Ollama's parser would end too early is left out,
+    and a comment says so."""
     lines = [
         f"# as {version} asks",
-        "FROM .",
+        f"FROM {source}",
         f"PARAMETER temperature {version.temperature:g}",
         f"PARAMETER num_predict {version.max_completion_tokens}",
     ]

@@ -13,7 +13,7 @@ from models_registry.serializers import VersionField
 from training.engine.methods import TRAINING
 from training.engine.samples import Reply
 from training.label_rows import LEAST_CONFIDENCE
-from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, ExportJob, RunEvent, TrainingRun
+from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.samples import SampleLine, ShownSamples
 from workspaces.serializers import StrictBody
 
@@ -256,15 +256,3 @@ class RunSamplesSerializer(serializers.Serializer[ShownSamples]):
     held_out = serializers.BooleanField(help_text="False: the rows are of those to learn from")
     step = serializers.IntegerField(allow_null=True, help_text="Updates behind the newest answers")
     rows = SampleRowSerializer(source="lines", many=True)
-
-
-class ExportSerializer(serializers.ModelSerializer[ExportJob]):
-    version = serializers.CharField(source="version.__str__")
-    digest = serializers.SerializerMethodField()
-
-    class Meta:
-        model = ExportJob
-        fields = ["id", "version", "format", "state", "digest", "error", "created_at", "finished_at"]
-
-    def get_digest(self, export: ExportJob) -> str | None:
-        return export.artifact.digest if export.artifact else None

@@ -1,4 +1,5 @@
-"""Registers the jobs of this floor. Runs and exports have a queue of their own, so they do not delay other jobs."""
+"""Registers the jobs of this floor. Runs have a queue of their own, so that they delay no other jobs, and exports have
+one, so that they wait for no run."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from training.shadows import services as shadows
 from training.suites import services as suites
 
 job_kind(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
-job_kind(exports.EXPORT, queue="training", on_end=exports.end_with_job)(exports.export_version)
+job_kind(exports.EXPORT, queue="exports", on_end=exports.end_with_job)(exports.export_version)
 job_kind(suites.SCORE, queue="training")(suites.score_version)
 job_kind(freezing.KIND)(freezing.freeze_dataset)
 job_kind(task_datasets.KIND)(task_datasets.draw_datasets_in_job)

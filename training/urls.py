@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training import api, erasure_api, lineage_api
+from training import api, erasure_api, export_api, lineage_api
 from training.environments import api as environments
 from training.imports import api as imports
 from training.shadows import api as shadows
@@ -47,7 +47,9 @@ urlpatterns = [
     path("runs/<uuid:pk>/lineage", lineage_api.RunLineage.as_view(), name="api-run-lineage"),
     path("versions/<version:pk>/lineage", lineage_api.VersionLineage.as_view(), name="api-version-lineage"),
     path("versions/<version:pk>/scores", suites.VersionScores.as_view(), name="api-version-scores"),
-    path("versions/<version:pk>/export", api.VersionExport.as_view(), name="api-version-export"),
-    path("exports/<uuid:pk>", api.ExportDetail.as_view(), name="api-export"),
-    path("exports/<uuid:pk>/download", api.ExportDownload.as_view(), name="api-export-download"),
+    path("versions/<version:pk>/export", export_api.VersionExport.as_view(), name="api-version-export"),
+    path("versions/<version:pk>/exports", export_api.VersionExports.as_view(), name="api-version-exports"),
+    path("exports/<uuid:pk>", export_api.ExportDetail.as_view(), name="api-export"),
+    path("exports/<uuid:pk>/cancel", export_api.ExportCancel.as_view(), name="api-export-cancel"),
+    path("exports/<uuid:pk>/download", export_api.ExportDownload.as_view(), name="api-export-download"),
 ]

@@ -121,7 +121,7 @@ PARTS: Mapping[bool, Mapping[str, str]] = {
         "parent": "parent of",
         "control": "control of",
         "treatment": "treatment of",
-        "merged": "exported as",
+        **dict.fromkeys(("merged", "lora", "onnx", "gguf", "ollama"), "exported as"),
     },
 }
 """What is said of a node that came before the start, and of one that came after it."""

@@ -288,7 +288,11 @@ ENTRIES = (
         "After three failures in a row, or an answer too late, a process does not ask a server for 5 seconds.",
     ),
     Entry("artifact", ("Artifact",), "A folder of files in the store, named by the SHA-256 of its manifest."),
-    Entry("export", ("api-version-export",), "The complete weights of a version as an artifact."),
+    Entry(
+        "export",
+        ("api-version-export",),
+        "A version as files that other programs load, compared with it before they can be downloaded.",
+    ),
     Entry("job", ("Job",), "Background work, stored as a row until a worker has done it."),
     Entry(
         "lease, fence",

@@ -16,6 +16,7 @@ class ArtifactKind(models.TextChoices):
     ADAPTER = "adapter", "Adapter"
     REWARD_MODEL = "reward_model", "Reward model"
     DATASET = "dataset", "Dataset"
+    EXPORT = "export", "Export"
 
 
 class Artifact(WorkspaceOwned):

@@ -13,7 +13,6 @@ from decisions.agents.services import AgentSetup
 from decisions.models import Decision
 from decisions.tasks import MATURE_OUTCOMES
 from jobs.context import JobContext
-from jobs.errors import Permanent
 from jobs.services import enqueue_job
 from models_registry.experiment_plan import ExperimentPlan
 from models_registry.experiments import start_experiment
@@ -24,7 +23,7 @@ from models_registry.promotion import stop_experiment
 from project.demo.passages import Passage
 from project.demo.report import build_report
 from project.demo.world import load_world
-from training.exports import start_export
+from training.exports import await_merged
 from training.loops import recipes
 from training.loops.agent_loop import SEED_LABELS, AgentLoop
 from training.loops.labelled import Example
@@ -149,9 +148,7 @@ class DemoLoop(AgentLoop):
         return run.produced_version
 
     def _export(self, progress: Progress) -> None:
-        export = start_export(by=self.by, version=self._trained())
-        if export.state == ExportState.FAILED:
-            raise Permanent(f"the export failed: {export.error}")
+        export = await_merged(by=self.by, version=self._trained(), since=self.context.created_at)
         if export.state != ExportState.READY:
             raise progress.wait("exporting merged weights")
 

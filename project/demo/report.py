@@ -12,7 +12,8 @@ from decisions.models import Agent, Decision, Feedback, Reward
 from models_registry.gates import read_gate
 from models_registry.models import Experiment, ExperimentState
 from models_registry.services import get_champion
-from training.models import Evaluation, ExportJob, TrainingRun
+from training.models import Evaluation, ExportFormat, ExportJob, TrainingRun
+from training.models.export import ExportState
 from workspaces.templatetags import show
 
 MEASURES = (("accuracy", "Accuracy"), ("reward", "Reward"), ("valid_share", "Valid actions, free generation"))
@@ -27,7 +28,8 @@ def build_report(agent: Agent) -> dict[str, Any]:
     version = run.produced_version
     assert version is not None and agent.registered_model is not None
     experiment = Experiment.objects.filter(registered_model=agent.registered_model).order_by("id").first()
-    export = ExportJob.objects.select_related("artifact").filter(version=version).first()
+    exports = ExportJob.objects.filter(version=version, format=ExportFormat.MERGED, state=ExportState.READY)
+    export = exports.select_related("artifact").first()
     report = {
         "base": str(run.base_version),
         "trained": str(version),

@@ -112,6 +112,8 @@ def _list_programs(layout: Layout, host: str, port: int, gateway_port: int, mode
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default,measuring", "-c", "2")),
         # A run takes minutes, so it is not waited for: its engine leaves a checkpoint when its supervisor is gone.
         Program("trainer", (*worker, "-n", "trainer@reckoner", "-Q", "training", "-c", "1"), stop_seconds=5),
+        # Waits for no run. It never uses a GPU.
+        Program("exporter", (*worker, "-n", "exporter@reckoner", "-Q", "exports", "-c", "1"), stop_seconds=5),
         Program("beat", (*beat, "--pidfile=", "--schedule", str(layout.run / "beat-schedule"))),
     ]  # fmt: skip
     if model_port is not None:

@@ -29,6 +29,7 @@ urlpatterns = [
     path("models/versions/<uuid:pk>/retire", version_changes.version_retire, name="version-retire"),
     path("models/versions/<uuid:pk>/restore", version_changes.version_restore, name="version-restore"),
     path("models/versions/<uuid:pk>/try", experiment_start.version_try, name="version-try"),
+    path("models/exports/<uuid:pk>/cancel", versions.export_cancel, name="export-cancel"),
     path("models/exports/<uuid:pk>/download", downloads.export_download, name="export-download"),
     path("backends/", backends.backend_list, name="backends"),
     path("backends/new", backends.backend_new, name="backend-new"),

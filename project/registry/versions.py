@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from decisions.models import Agent
+from jobs.errors import AlreadyFinished
 from models_registry.errors import BackendRefused
 from models_registry.gates import read_gate
 from models_registry.models import (
@@ -29,13 +30,15 @@ from models_registry.models import (
 )
 from models_registry.promotion import promote_version
 from models_registry.serving import OURS
-from training.exports import start_export
+from training.export_plans import list_choices, read_choice
+from training.exports import cancel_export, start_export
 from training.measures import draw_verdicts, find_reach, find_scores, measure_evaluation, tone_of
 from training.model_card import write_card
 from training.models import Evaluation, ExportJob
-from training.models.export import ExportState
+from training.models.export import LIVE, ExportFormat, ExportState
 from training.suites.shown import list_suites
 from training.version_lineage import VERSION, read_lineage
+from workspaces.errors import InvalidInput
 from workspaces.models import Role
 from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
@@ -176,11 +179,14 @@ def get_version(request: PageRequest, pk: uuid.UUID) -> ModelVersion:
 
 def _exports(version: ModelVersion) -> dict[str, Any]:
     exports = list(ExportJob.objects.filter(version=version).select_related("artifact", "job").order_by("-id"))
+    live = {export.choice for export in exports if export.state in LIVE}
+    choices = [choice for choice in list_choices(version) if choice.value not in live]
     return {
         "version": version,
         "exports": exports,
         "exporting": any(export.state == ExportState.QUEUED for export in exports),
-        "may_export": all(export.state == ExportState.FAILED for export in exports),
+        "choices": choices,
+        "missing": list(dict.fromkeys(choice.why_not for choice in choices if choice.why_not)),
     }
 
 
@@ -258,9 +264,30 @@ def version_exports(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
 @require_POST
 @workspace_page(role=Role.ADMIN)
 def version_export(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    start_export(by=request.actor, version=get_version(request, pk))
-    messages.success(request, "The export is queued.")
+    format, options = read_choice(request.POST.get("as", ExportFormat.MERGED))
+    try:
+        export = start_export(by=request.actor, version=get_version(request, pk), format=format, **options)
+    except InvalidInput as refused:
+        messages.error(request, " ".join(f"{fault.reason}." for fault in refused.faults))
+    else:
+        messages.success(request, f"The export as {export.title} is queued.")
     return redirect("pages:version", request.workspace.slug, pk)
+
+
+@require_POST
+@workspace_page(role=Role.ADMIN)
+def export_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+    """Cancels one that is queued or being made."""
+    export = ExportJob.objects.for_workspace(request.workspace).filter(pk=pk).first()
+    if export is None:
+        raise Http404("Export not found.")
+    try:
+        cancel_export(by=request.actor, export=export)
+    except AlreadyFinished as over:
+        messages.error(request, over.message)
+    else:
+        messages.success(request, f"The export as {export.title} is cancelled.")
+    return redirect("pages:version", request.workspace.slug, export.version_id)
 
 
 def read_reason(request: PageRequest) -> str:

@@ -326,6 +326,7 @@ CALLS: dict[str, list[Call]] = {
         Call("POST", "versions/{version}/retire", ADMIN, lambda w: {"reason": "old"}, 409, foreign=(404,)),
     ],
     "api-version-restore": [Call("POST", "versions/{version}/restore", ADMIN, foreign=(404,))],
+    "api-version-exports": [Call("GET", "versions/{version}/exports", READ, foreign=(404,))],
     "api-version-export": [Call("POST", "versions/{version}/export", ADMIN, status=201, foreign=(404,))],
     "api-experiments": [
         Call("GET", "experiments", READ),
@@ -611,5 +612,6 @@ CALLS: dict[str, list[Call]] = {
     "api-run-samples": [Call("GET", "runs/{run}/samples", READ, foreign=(404,))],
     "api-run-cancel": [Call("POST", "runs/{run}/cancel", ADMIN, foreign=(404,))],
     "api-export": [Call("GET", "exports/{export}", READ, foreign=(404,))],
+    "api-export-cancel": [Call("POST", "exports/{export}/cancel", ADMIN, status=409, foreign=(404,))],
     "api-export-download": [Call("GET", "exports/{export}/download", ADMIN, foreign=(404,))],
 }

@@ -325,6 +325,9 @@ def make_ledger(workspace):
         training.EVENT: RunEventFactory(run=run).id,
         training.SHADOW: shadow_of(agent, exported, decision).id,
         training.EXPORT: ExportJobFactory(version=exported, state="ready", artifact=files).id,
+        training.QUEUED_EXPORT: ExportJobFactory(
+            version=exported, format="lora", job=JobFactory(workspace=workspace, kind="training.export_version")
+        ).id,
         workspaces_examples.ADMIN_EMAIL: MembershipFactory(workspace=workspace, role="admin").user.email,
         training.ERASURE: ErasureFactory(workspace=workspace).id,
     }

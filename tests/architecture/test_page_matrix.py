@@ -195,6 +195,7 @@ PAGES: dict[str, Page] = {
     "version-retire": replace(FORM, of=of("version")),
     "version-restore": replace(ACTION, of=of("version")),
     "version-try": replace(FORM, of=of("version")),
+    "export-cancel": replace(ACTION, of=of("export")),
     "export-download": Page(get=ADMIN, of=of("export")),
     "experiments": Page(),
     "experiment": Page(of=of("experiment")),

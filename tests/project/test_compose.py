@@ -57,7 +57,7 @@ VARIABLES = read_env()
 VAR = Path("/var/lib/reckoner")
 ONCE = {"check", "migrate", "bootstrap"}
 AT_ONCE = Retry(NoBackoff(), 0)  # a client would try again for seconds, also with a wrong password
-PROGRAMS = {"web", "gateway", "worker", "trainer", "beat", "model-server"}
+PROGRAMS = {"web", "gateway", "worker", "trainer", "exporter", "beat", "model-server"}
 SECRETS = {
     "POSTGRES_PASSWORD", "RECKONER_VALKEY_PASSWORD", "RECKONER_SECRET_KEY", "RECKONER_API_KEY_PEPPER",
     "RECKONER_MODEL_SERVER_TOKEN",
@@ -498,7 +498,8 @@ def test_the_services_run_as_processes_and_are_healthy(servers: Servers, tmp_pat
         rehearsal.run("migrate")
         for name in sorted(PROGRAMS):
             rehearsal.start(name)
-        for name in ("web", "gateway", "model-server", "beat", "worker", "trainer"):  # the costly questions last
+        # The costly questions last.
+        for name in ("web", "gateway", "model-server", "beat", "worker", "trainer", "exporter"):
             wait_for(lambda name=name: rehearsal.is_healthy(name), seconds=120)
         assert "one-time password" in rehearsal.run("bootstrap")
         assert "one-time password" not in rehearsal.run("bootstrap")

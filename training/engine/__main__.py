@@ -20,6 +20,7 @@ import pydantic
 
 from training.engine.data import DataError, RunData, read_data
 from training.engine.environments.outside import BadAgent, OutsideAgent, UnknownAgent, find_agent
+from training.engine.export_formats import find_missing_packages
 from training.engine.launch import count_processes, find_launch_faults, is_main_process
 from training.engine.methods import RowKind
 from training.engine.spec import (
@@ -48,7 +49,7 @@ class BadRun(Exception):
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m training.engine",
-        description="Trains, merges or evaluates a model as RUN_DIR/spec.json says, into RUN_DIR/attempts/<n>/.",
+        description="Trains, evaluates or exports a model as RUN_DIR/spec.json says, into RUN_DIR/attempts/<n>/.",
         epilog="Exit codes: 0 done, 1 failed, 2 bad spec or data, 75 stopped on request, to be resumed.",
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
@@ -128,6 +129,8 @@ def read_run(run_dir: Path, agent: OutsideAgent | None = None) -> tuple[RunSpec,
         if not (Path(source.adapter or source.path or "") / REWARD_MODEL).is_file():
             faults.append(f"reward.source: {source.adapter or source.path} is no reward model: no {REWARD_MODEL}")
     faults += find_acting_faults(spec) if agent is not None else []
+    if spec.export is not None:
+        faults += [f"export.format: {fault}" for fault in find_missing_packages(spec.export.format)]
     missing = spec.trains_by.find_missing(spec.train_rows)
     faults += [] if missing is None else [f"method: {missing}"]
     if spec.quantisation is not None and (lack := why_no_quantisation(this_machine())):

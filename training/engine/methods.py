@@ -223,7 +223,7 @@ _TABLE = (
         loss_falls=False,
         weak=FEW_FOR_MANY,
     ),
-    Method("merge", "merge an adapter into its base", trains_adapter=False),
+    Method("export", "write a version as files of another format, and compare them with it", trains_adapter=False),
     Method("evaluate", "score a model on held-out rows", trains_adapter=False),
 )
 

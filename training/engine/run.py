@@ -21,9 +21,9 @@ from training.engine.attempt import Attempt, Outcome
 from training.engine.checkpoints import newest_checkpoint, write_synced
 from training.engine.data import RunData
 from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
+from training.engine.export.exporting import FOLDER, export
 from training.engine.hardware import make_deterministic
 from training.engine.memory import BeginAgain, free_memory, recompute_activations
-from training.engine.merge import merged
 from training.engine.methods import RowKind
 from training.engine.models import (
     ADAPTER,
@@ -75,7 +75,11 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         resumed_from=resumed_from,
     )
     outcome, facts = Outcome(0, 0), dict[str, Any]()
-    if spec.method != "evaluate":
+    if spec.method == "export":
+        if not attempt.processes.is_main:
+            return None
+        facts = _export(attempt, data)
+    elif spec.method != "evaluate":
         loaded, outcome = _trained(attempt, data)
         attempt.stop.check(outcome.steps)
         if not attempt.processes.is_main:
@@ -85,7 +89,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     elif not attempt.processes.is_main:
         return None
     found = Evaluated()
-    if not spec.trains_by.makes_reward_model:
+    if not spec.trains_by.makes_reward_model and spec.export is None:
         found = _evaluate(attempt, data, facts.get("output"))
     elif data.heldout_pairs and spec.evaluate is not None:
         found, measured = _judge(attempt, data, facts["output"])
@@ -170,8 +174,6 @@ def fit_completions(spec: RunSpec, texts: Sequence[Text]) -> RunSpec:
 
 
 def _trained(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
-    if attempt.spec.method == "merge":
-        return merged(attempt.spec.base, attempt.device), Outcome(0, 0)
     while True:
         try:
             return _train(attempt, data)
@@ -266,6 +268,11 @@ def _save_epoch(attempt: Attempt, loaded: Loaded, epoch: int) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     unfinished.rename(folder)
+
+
+def _export(attempt: Attempt, data: RunData) -> dict[str, Any]:
+    report = export(attempt, data)
+    return {"output": FOLDER, "export": report}
 
 
 def _save(attempt: Attempt, loaded: Loaded, outcome: Outcome) -> dict[str, Any]:

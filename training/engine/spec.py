@@ -16,6 +16,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from decisions.rewards.components import COMPONENTS
 from decisions.rewards.components.rules import InvalidRule, component_of
+from training.engine.export_formats import Format
+from training.engine.export_spec import ExportPlan, ExportReport
 from training.engine.methods import METHODS, Method, Need, RowKind
 from training.engine.settings import (
     AllAction,
@@ -236,6 +238,7 @@ class RunSpec(Strict):
     )
     serving: Serving = Serving()
     evaluate: Evaluate | None = None
+    export: ExportPlan | None = Field(default=None, description="of the method export alone: what it writes")
     checkpoint_every_seconds: float = Field(default=30.0, gt=0, le=300)
     epoch_checkpoints: bool = Field(default=False, description="keep the weights after each epoch")
     samples: int = Field(
@@ -326,8 +329,10 @@ class RunSpec(Strict):
             faults.append("online.ranked: only fresh texts are ranked, of grpo on texts with a reward; leave it out")
         if self.train_rows is RowKind.TASKS and self.reward:
             faults.append("reward: of tasks the environment gives the reward; leave it out")
-        if self.method == "merge" and self.base.adapter is None:
-            faults.append("base.adapter: merge needs the adapter to merge")
+        if (self.method == "export") != (self.export is not None):
+            faults.append("export: the method export, and no other, needs what is to be written")
+        if self.export is not None and self.export.format is Format.LORA and self.base.adapter is None:
+            faults.append("base.adapter: the model has no adapter to export as lora")
         if self.freeze_embeddings and tiny is not None:
             faults.append("freeze_embeddings: those of a new tiny model have yet to be learnt")
         if self.option_tokens and self.lora is not None:
@@ -457,7 +462,7 @@ class RunResult(Strict):
     run_id: str
     method: MethodName
     attempt: int
-    output: Literal["model", "adapter"] | None = None
+    output: Literal["model", "adapter", "export"] | None = None
     weights_sha256: str | None = Field(default=None, description="over the tensors in name order, not over the files")
     steps: int = 0
     rows: int = 0
@@ -482,6 +487,7 @@ class RunResult(Strict):
         default=0, description="held-out decisions that were wrong and do not name the right action: left out"
     )
     without_feedback: int = Field(default=0, description="held-out decisions that nobody judged: left out")
+    export: ExportReport | None = Field(default=None, description="of the method export")
 
 
 def read_spec(run_dir: Path) -> RunSpec:

@@ -18,11 +18,11 @@ from jobs.errors import JobCancelled, Permanent
 from jobs.models import JobState
 from models_registry.models import ModelVersion
 from training.errors import EmptyDataset, InvalidRun
-from training.exports import start_export
+from training.exports import await_merged
 from training.freezing import freeze_rows
 from training.loops.stages import Progress, Stage, run_stages
-from training.models import DatasetSnapshot, ExportJob, SuiteScore, TrainingRun
-from training.models.export import ExportFormat, ExportState
+from training.models import DatasetSnapshot, SuiteScore, TrainingRun
+from training.models.export import ExportState
 from training.pipeline.deployment import Deployment, deploy_version
 from training.pipeline.stored import StoredPipeline
 from training.run_states import RunState
@@ -141,11 +141,7 @@ class PipelineLoop:
 
     def _export(self, progress: Progress) -> None:
         version = self._produced()
-        export = ExportJob.objects.filter(version=version, format=ExportFormat.MERGED).order_by("-id").first()
-        if export is None or (export.state == ExportState.FAILED and export.created_at < self.context.created_at):
-            export = start_export(by=self.by, version=version)
-        if export.state == ExportState.FAILED:
-            raise Permanent(f"exporting {version}: {export.error}")
+        export = await_merged(by=self.by, version=version, since=self.context.created_at)
         if export.state != ExportState.READY:
             raise progress.wait(f"exporting {version}", done=0.5)
 

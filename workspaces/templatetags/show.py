@@ -35,6 +35,7 @@ BADGES = {
     "abandoned": "warn",
     "left": "calm",
     "failed": "bad",
+    "refused": "bad",
     "dead": "bad",
     "corrected": "info",
     "overridden": "info",

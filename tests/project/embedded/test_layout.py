@@ -83,7 +83,7 @@ def test_the_plan_leaves_out_what_is_given_or_not_wanted(tmp_path, monkeypatch):
     plan = partial(plan_instance, Layout(tmp_path), port=8000, gateway_port=8020)
     full = plan(host="0.0.0.0", model_port=8100, with_demo=True, once=True)
     names = [program.name for program in full.programs]
-    assert names == ["web", "gateway", "worker", "trainer", "beat", "modelserver"]
+    assert names == ["web", "gateway", "worker", "trainer", "exporter", "beat", "modelserver"]
     assert (full.ready_url, full.gateway_url) == ("http://127.0.0.1:8000/readyz", "http://127.0.0.1:8020")
     assert full.demo[-3:] == ("demo", "wait", "--json")
     bare = plan(host="::1", model_port=None, with_demo=False, once=False)

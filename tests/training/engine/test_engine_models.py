@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 import torch
-from engine_world import World, engine, labelled, logged, read_result, write_run
+from engine_world import World, engine, labelled, logged, write_run
 
 from training.engine import measure
 from training.engine.actions import ActionScorer
@@ -101,30 +101,6 @@ def test_a_source_is_a_hub_id_or_an_absolute_folder(path: str) -> None:
     else:
         with pytest.raises(ValueError, match="absolute folder"):
             ModelSource(path=path)
-
-
-def test_a_merged_model_has_the_adapters_logits(tmp_path: Path, world: World) -> None:
-    log = logged(world.stream[:200], world.probabilities[:200], 1)
-    optimiser = {"learning_rate": 5e-3, "epochs": 1}
-    spec = {"method": "posterior", "base": {"path": str(world.base)}, "lora": {}, "optimiser": optimiser}
-    adapted = write_run(tmp_path / "adapted", spec, train=log)
-    assert engine(adapted) == 0
-    adapter = adapted / "attempts" / "1" / "adapter"
-    source = {"path": str(world.base), "adapter": str(adapter)}
-    spec = {"method": "merge", "base": source, "evaluate": {"free_rows": 0}}
-    run = write_run(tmp_path / "merged", spec, heldout=world.heldout[:40])
-    assert engine(run) == 0
-    result = read_result(run)
-    assert (result["output"], result["steps"]) == ("model", 0)
-    assert result["weights_sha256"] == weights_sha256(run / "attempts/1/model") != weights_sha256(world.base)
-
-    ids = load_tokenizer(run / "attempts/1/model")(["please check the invoice"], return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        merged = load_model(run / "attempts/1/model", CPU)(input_ids=ids).logits
-        together = attach_adapter(load_model(world.base, CPU), adapter, ADAPTER)(input_ids=ids).logits
-        alone = load_model(world.base, CPU)(input_ids=ids).logits
-    assert torch.allclose(merged, together, atol=1e-4)
-    assert not torch.allclose(merged, alone, atol=1e-2)
 
 
 def test_an_adapters_folder_names_no_path_of_this_machine(tmp_path: Path, world: World) -> None:

@@ -134,7 +134,7 @@ def test_what_it_learnt_from_pairs_teaches_a_policy(tmp_path: Path, world: World
 
 @pytest.mark.parametrize("output", ["model", "adapter"])
 def test_no_run_takes_one_for_a_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str) -> None:
-    """Merging, evaluating and training begin with none; and a folder that is none rewards nothing."""
+    """Exporting, evaluating and training begin with none; and a folder that is none rewards nothing."""
     plain, judge = tmp_path / "plain", tmp_path / "judge"
     for folder in (plain, judge):
         folder.mkdir()
@@ -144,7 +144,10 @@ def test_no_run_takes_one_for_a_policy(tmp_path: Path, capsys: pytest.CaptureFix
     base = {"path": str(judge)} if output == "model" else {"path": str(plain), "adapter": str(judge)}
     rows = [{"id": "1", "prompt": "x", "options": ["a", "b"], "answer": "a", "group": ""}]
     runs = [
-        write_run(tmp_path / "merge", {"method": "merge", "base": base | {"adapter": str(judge)}}),
+        write_run(
+            tmp_path / "export",
+            {"method": "export", "export": {"format": "merged"}, "base": base | {"adapter": str(judge)}},
+        ),
         write_run(tmp_path / "evaluate", {"method": "evaluate", "base": base}, heldout=rows),
         write_run(tmp_path / "sft", {"method": "sft", "base": base}, train=rows),
     ]

@@ -1,0 +1,51 @@
+"""Exports: every format of one trained FILER, in its own runtime beside the version.
+
+    make accept PART=export ARGS="--only shown formats --quick"
+
+Needs the extra `export`. Some minutes a width; hidden 512 shows GGUF's mixes without a fallback.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+
+from benchmarks.accept.parts import run_parts
+from benchmarks.accept.shown import program, program_rows, shown_rows
+from tools.report import Report
+
+ENGINE = "tests/training/engine"
+SHOWN: Mapping[str, list[str]] = {
+    "exports are compared in their own runtime, and refused where they differ": [f"{ENGINE}/test_exporting.py"],
+    "export jobs: options, refusals before and after the work, nothing half done": [
+        "tests/training/test_export_jobs.py"
+    ],
+    "an export is downloaded by an admin": ["tests/project/registry/test_export_download.py"],
+    "GGUF: three shapes, seven quantisations": [f"{ENGINE}/test_gguf.py"],
+}
+
+
+def shown(report: Report, quick: bool) -> None:
+    shown_rows(report, SHOWN)
+
+
+def formats(report: Report, quick: bool) -> None:
+    """Every format of the demo's FILER, and the quantisations again at a width of which k-quants are whole."""
+    more = ["--quick"] if quick else []
+    program_rows(report, "benchmarks.export_parity", *more)
+    program_rows(report, "benchmarks.export_parity", "--hidden", "512", "--formats", "gguf", *more)
+
+
+PARTS: Mapping[str, Callable[[Report, bool], None]] = {
+    "shown": shown,
+    "formats": formats,
+    "bytes": program("benchmarks.gguf_cross_check"),
+}
+
+
+def main() -> int:
+    return run_parts("export", PARTS, description=__doc__, quick="few rows: the bounds need not hold")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""What an export is to be: its options checked, and everything that would keep it from being made, found beforehand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic
+from django.conf import settings
+from django.template.defaultfilters import filesizeformat
+
+from decisions.agents.current import find_current_version
+from models_registry.artifacts import artifact_path, find_cache
+from models_registry.models import ModelVersion
+from training.engine.export_formats import (
+    QUANTISATIONS,
+    Format,
+    find_missing_packages,
+    find_shape_faults,
+    recommend_quantisation,
+)
+from training.engine.export_spec import ExportPlan
+from training.engine.methods import RowKind
+from training.engine.spec import HUB_ID
+from training.hardware import this_machine
+from training.models import DatasetSnapshot, TrainingRun
+from training.models.export import ExportFormat
+from workspaces.errors import FieldFault, InvalidInput
+
+COPIES = 4
+"""Of the weights: an export in float32 may be twice as large as they are, once in its folder and once in the store."""
+COMPARED = (RowKind.LABELLED, RowKind.LOGGED, RowKind.TEXT)
+"""Kinds of held-out rows that both models can be asked; tasks need an environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Rows that a version was measured on, and how much of a prompt it read then; without `dataset` there are none."""
+
+    dataset: DatasetSnapshot | None
+    max_prompt_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to export a version, for a form. `value` names it there; `why_not`: what is missing, "" where nothing."""
+
+    value: str
+    title: str
+    recommended: bool = False
+    why_not: str = ""
+
+
+def make_plan(version: ModelVersion, format: str, **options: Any) -> ExportPlan:
+    """Raises InvalidInput with everything that keeps this version from being exported so, here and now."""
+    if format == ExportFormat.OLLAMA:
+        raise _invalid([FieldFault("format", "ollama is not built yet", "gguf, which Ollama imports")])
+    try:
+        plan = ExportPlan.model_validate(plain_plan(version, format, options))
+    except pydantic.ValidationError as error:
+        raise _invalid([fault for detail in error.errors() for fault in _faults(detail)]) from error
+    faults = list(find_obstacles(version, plan.format))
+    if faults:
+        raise _invalid(faults)
+    return plan
+
+
+def plain_plan(version: ModelVersion, format: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """As the engine's spec has it; options that are not set are left out."""
+    given = {name: value for name, value in options.items() if value not in (None, False, "")}
+    return {"format": format, **given, "base_name": find_base_name(version)}
+
+
+def find_obstacles(version: ModelVersion, format: Format) -> Iterator[FieldFault]:
+    """What is missing for this version in this format: an adapter, packages, a known shape, room on the disk."""
+    if format is Format.LORA and version.base is None:
+        yield FieldFault("format", f"{version} has no adapter: its weights are whole", "merged")
+    for reason in find_missing_packages(format):
+        yield FieldFault("format", reason, "merged, or the packages")
+    whole = version.base or version
+    for reason in find_shape_faults(format, _model_type(whole)):
+        yield FieldFault("format", reason, "merged")
+    if format is Format.MERGED and version.base is None:
+        return  # its own files, which are there
+    needed = COPIES * (version if format is Format.LORA else whole).stored.size_bytes
+    free = shutil.disk_usage(_existing(settings.RUNS)).free
+    if needed > free:
+        room = f"about {_size(needed)} of disk are needed, and {_size(free)} are free"
+        yield FieldFault("format", room, "room on the disk (manage.py disk_usage says what fills it)")
+
+
+def list_choices(version: ModelVersion) -> list[Choice]:
+    """Every format with its options, in the order of a form; none of a remote model or a reward model."""
+    if version.artifact is None or version.is_reward_model:
+        return []
+    recommended = recommend_quantisation(this_machine().memory_bytes)
+
+    def why_not(format: Format) -> str:
+        return "; ".join(fault.reason for fault in find_obstacles(version, format))
+
+    onnx, gguf = why_not(Format.ONNX), why_not(Format.GGUF)
+    lora = [Choice("lora", ExportFormat.LORA.label, why_not=why_not(Format.LORA))] if version.base else []
+    return [
+        Choice("merged", ExportFormat.MERGED.label, why_not=why_not(Format.MERGED)),
+        *lora,
+        Choice("onnx", ExportFormat.ONNX.label, why_not=onnx),
+        Choice("onnx:cache", f"{ExportFormat.ONNX.label} with a cache", why_not=onnx),
+        *(
+            Choice(f"gguf:{name}", f"{ExportFormat.GGUF.label}, {name}", name == recommended, gguf)
+            for name in QUANTISATIONS
+        ),
+    ]
+
+
+def read_choice(value: str) -> tuple[str, dict[str, Any]]:
+    """The format and options of `Choice.value`."""
+    format, _, option = value.partition(":")
+    if format == ExportFormat.GGUF:
+        return format, {"quantisation": option}
+    return format, {"cache": option == "cache"}
+
+
+def find_heldout(version: ModelVersion) -> HeldOut:
+    """Rows that neither the version nor the run that made it learnt from, or those of the nearest version that it came
+    from. None of which rows were erased, or whose files are gone."""
+    agent = version.registered_model.agents.order_by("id").first()
+    setup = find_current_version(agent) if agent is not None else None
+    tokens = setup.max_prompt_tokens if setup is not None else None
+    one: ModelVersion | None = version
+    while one is not None:
+        run = TrainingRun.objects.filter(produced_version=one).select_related("heldout__artifact").first()
+        rows = run.heldout if run is not None else None
+        if run is not None and rows is not None and _can_be_asked(rows):
+            return HeldOut(rows, run.spec.get("max_prompt_tokens", tokens))
+        one = one.parent or one.base
+    return HeldOut(None, tokens)
+
+
+def _can_be_asked(rows: DatasetSnapshot) -> bool:
+    return rows.measured_as in COMPARED and rows.marked_at is None and rows.artifact.removed_at is None
+
+
+def find_base_name(version: ModelVersion) -> str:
+    """The hub's id of the weights under an adapter, where they are the hub's: what peft finds them by; else ""."""
+    base, name = version.base, version.base_model
+    if base is None or "/" not in name or not HUB_ID.fullmatch(name):
+        return ""
+    return "" if TrainingRun.objects.filter(produced_version=base).exists() else name
+
+
+def _model_type(version: ModelVersion) -> str:
+    if find_cache() is not None:  # at a server: a page should not fetch weights, and the engine looks again
+        return ""
+    config = artifact_path(version.stored.digest) / "config.json"
+    return str(json.loads(config.read_text(encoding="utf-8")).get("model_type", "")) if config.is_file() else ""
+
+
+def _existing(folder: Path) -> Path:
+    return folder if folder.exists() else _existing(folder.parent)
+
+
+def _faults(detail: Any) -> Iterator[FieldFault]:
+    """Of one of pydantic's errors; the plan's own check says several, one a line."""
+    where = ".".join(map(str, detail["loc"]))
+    said = str(detail["msg"]).removeprefix("Value error, ")
+    for line in said.splitlines():
+        field, _, reason = line.partition(": ") if not where else (where, "", line)
+        yield FieldFault(field, reason, _EXPECTED.get(field, ""))
+
+
+_EXPECTED = {
+    "format": ", ".join(Format),
+    "quantisation": f"for gguf one of {', '.join(QUANTISATIONS)}, else nothing",
+    "cache": "true for onnx alone",
+}
+
+
+def _invalid(faults: list[FieldFault]) -> InvalidInput:
+    return InvalidInput("The version cannot be exported so.", faults=faults)
+
+
+def _size(count: int) -> str:
+    return filesizeformat(count).replace("\xa0", " ")
