@@ -63,7 +63,7 @@ def own_endpoint() -> Endpoint:
         name=OWN,
         kind=BackendKind.MODEL_SERVER,
         url=settings.MODEL_SERVER_URL,
-        capabilities=frozenset(Capability.values) - {Capability.ADAPTERS},
+        capabilities=frozenset(Capability.values) - {Capability.ADAPTERS, Capability.GRAMMAR},
         timeout_seconds=settings.MODEL_SERVER_TIMEOUT_SECONDS,
     )
 

@@ -83,9 +83,13 @@ def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
 
 
 def _body(endpoint: Endpoint, item: ScoreItem) -> dict[str, Any]:
-    """Greedy, and held to the options in the strictest way that the server knows."""
+    """Greedy, and held to the options in the strictest way that the server knows. By a grammar nothing is added to the
+    prompt, which is then the one that a model of ours has learnt from."""
     listed = "\n".join(f"- {option}" for option in item.options)
     body: dict[str, Any] = {"model": item.model, "temperature": 0, "max_tokens": MAX_TOKENS}
+    if endpoint.can(Capability.GRAMMAR):
+        grammar = "root ::= " + " | ".join(json.dumps(option, ensure_ascii=False) for option in item.options)
+        return body | {"grammar": grammar, "messages": item.prompt.as_messages()}
     if endpoint.kind == BackendKind.VLLM and endpoint.can(Capability.CHOICE):
         how = "Answer with one of these options, word for word:"
         body["structured_outputs"] = {"choice": list(item.options)}

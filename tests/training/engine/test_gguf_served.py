@@ -20,20 +20,14 @@ def test_the_served_file_decides_as_the_safetensors_did(tiny_run, tmp_path):
     lines = (tiny_run / "attempts" / "1" / "predictions.jsonl").read_text().splitlines()
     decided = {line["id"]: line["action"] for line in map(json.loads, lines)}
     server = LlamaServer(written.path, "filer")
+    endpoint = Endpoint("llama.cpp", "openai", server.url, capabilities=frozenset({"grammar"}))
     try:
-        answers = {}
-        for row in rows[:ROWS]:
-            body = {
-                "model": "filer",
-                "temperature": 0,
-                "messages": [{"role": "user", "content": row["prompt"]}],
-                # Held to the options as the engine holds its own answers: token by token, and nothing is added to the
-                # prompt that the model has not learnt from.
-                "grammar": "root ::= " + " | ".join(json.dumps(option) for option in row["options"]),
-            }
-            answer = httpx.post(f"{server.url}/chat/completions", json=body, timeout=60).raise_for_status().json()
-            answers[row["id"]] = answer["choices"][0]["message"]["content"]
+        items = [ScoreItem("filer", Prompt(row["prompt"]), tuple(row["options"]), 512) for row in rows[:ROWS]]
+        scores = OpenAIClient().score(endpoint, items, seconds=60)
     finally:
         server.stop()
+    answers = {
+        row["id"]: row["options"][score.probabilities.index(1.0)] for row, score in zip(rows, scores, strict=False)
+    }
     assert answers == {row["id"]: decided[row["id"]] for row in rows[:ROWS]}
     assert len(set(answers.values())) > 1
