@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
-import httpx
 import pytest
 
+from models_registry.backends.endpoint import Endpoint, ScoreItem
+from models_registry.backends.openai import OpenAIClient
+from models_registry.prompts import Prompt
 from tools.llama_server import LlamaServer
 from training.engine.export.gguf import write_gguf
 
