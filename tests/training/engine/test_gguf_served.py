@@ -25,7 +25,7 @@ def test_the_served_file_decides_as_the_safetensors_did(tiny_run, tmp_path):
     endpoint = Endpoint("llama.cpp", "openai", server.url, capabilities=frozenset({"grammar"}))
     try:
         items = [ScoreItem("filer", Prompt(row["prompt"]), tuple(row["options"]), 512) for row in rows[:ROWS]]
-        scores = OpenAIClient().score(endpoint, items, seconds=60)
+        scores = [OpenAIClient().score(endpoint, [item], seconds=60)[0] for item in items]
     finally:
         server.stop()
     answers = {
