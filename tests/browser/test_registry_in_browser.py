@@ -13,7 +13,14 @@ from playwright.sync_api import expect
 from models_registry.models import Alias, Call, ModelVersion
 from models_registry.services import move_alias
 from tests.browser.accessibility import look_at
-from tools.factories import BackendFactory, CallFactory, DeploymentFactory, uuid7_at
+from tools.factories import (
+    ArtifactFactory,
+    BackendFactory,
+    CallFactory,
+    DeploymentFactory,
+    ExportJobFactory,
+    uuid7_at,
+)
 
 
 @pytest.fixture
@@ -60,6 +67,7 @@ def test_pages_of_the_registry_fit_and_are_accessible(
     version.tags, version.notes = ["october", "corrections"], "Learnt from the corrections of October."
     version.approved_at, version.approved_by, version.approval_note = timezone.now(), "ada@example.org", "read 50"
     version.save()
+    add_exports(version)
     log_in(tab, owner)
     found: list[str] = []
     for name, path in (
@@ -71,8 +79,34 @@ def test_pages_of_the_registry_fit_and_are_accessible(
         ("version", reverse("pages:version", args=[slug, version.id])),
     ):
         tab.goto(path)
+        if name == "version":
+            for summary in tab.locator("details.parity > summary").all():
+                summary.click()
         found += look_at(tab, name)
     assert found == []
+
+
+def add_exports(version: ModelVersion) -> None:
+    """A file that decides as the version does, and one that was refused."""
+    parity = {
+        "runtime": "llama.cpp in xllamacpp 2026.10.11549", "prompts": "held_out", "rows": 500, "texts": 73,
+        "tokens_differ": [], "tokens_differ_count": 0, "limits": {}, "decisions": 500, "equal_decisions": 1.0,
+        "bound": 0.99, "positions": 500, "kl": 1.43e-5, "kl_largest": 6.87e-5, "top1": 1.0, "refusals": [],
+        "version": {"accuracy": 0.652}, "export": {"accuracy": 0.652},
+    }  # fmt: skip
+    details = {"types": {"F32": 11, "Q8_0": 15}, "fallbacks": {}, "notes": []}
+    report = {"parity": parity, "details": details, "seconds_written": 0.9, "seconds_compared": 39.6}
+    artifact = ArtifactFactory(workspace=version.workspace, kind="export", size_bytes=755_264)
+    ExportJobFactory(
+        version=version, format="gguf", options={"quantisation": "Q8_0"}, options_hash="1", report=report,
+        state="ready", artifact=artifact,
+    )  # fmt: skip
+    refusal = "94.2% of 500 decisions are the version's, below 95%"
+    refused = parity | {"equal_decisions": 0.942, "bound": 0.95, "refusals": [refusal]}
+    ExportJobFactory(
+        version=version, format="gguf", options={"quantisation": "Q4_K_M"}, options_hash="2",
+        report=report | {"parity": refused}, state="refused", error=refusal,
+    )  # fmt: skip
 
 
 def test_calls_are_narrowed_and_an_alias_is_reverted_by_one_click(
