@@ -17,8 +17,9 @@ from tools.exported_shapes import HARD, write_shape
 from training.engine.export import gguf, llama_library
 from training.engine.export.gguf import missing_parts, write_gguf
 from training.engine.export.llama_runtime import LlamaError, LlamaRuntime
-from training.engine.export.recipes import QUANTISATIONS, Layout, choose, recommended_for
+from training.engine.export.recipes import QUANTISATIONS, Layout, choose
 from training.engine.export.vocabulary import unlike_reason
+from training.engine.export_formats import recommend_quantisation
 from training.engine.models import load_model, load_tokenizer
 
 BIG, SMALL = 512, 128
@@ -108,11 +109,11 @@ def test_more_bits_go_to_the_layers_that_the_rules_pick():
 
 
 @pytest.mark.parametrize(
-    ("gib", "quantisation"),
+    ("gigabytes", "quantisation"),
     [(64, "Q8_0"), (32, "Q8_0"), (31.9, "Q6_K"), (16, "Q6_K"), (8, "Q4_K_M"), (4, "Q3_K_M"), (3.9, "Q2_K")],
 )
-def test_memory_recommends_a_quantisation(gib, quantisation):
-    assert recommended_for(gib) == quantisation
+def test_memory_recommends_a_quantisation(gigabytes, quantisation):
+    assert recommend_quantisation(round(gigabytes * 10**9)) == quantisation
 
 
 @pytest.mark.parametrize("family", ["qwen2", "llama", "gemma3"])

@@ -27,8 +27,6 @@ FALLBACKS: Mapping[str, str] = {
     "Q4_0": "F16", "Q5_0": "F16", "Q5_1": "F16", "Q8_0": "F16",
 }  # fmt: skip
 """What a tensor gets whose rows aren't whole blocks of the type it should have."""
-RAM_FOR: tuple[tuple[float, str], ...] = ((32, "Q8_0"), (16, "Q6_K"), (8, "Q4_K_M"), (4, "Q3_K_M"))
-"""GiB of memory from which a quantisation is recommended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +94,6 @@ MIXES: Mapping[tuple[str, str], tuple[str, str, Rule]] = {
 """(quantisation, part) → the type, and the better one of the layers that the rule picks."""
 LAYERS_OF_70B = 80
 """Models with this many layers and shared value heads count as 70B, whose value tensors get at least Q5_K."""
-
-
-def recommended_for(ram_gib: float) -> str:
-    """The quantisation for a machine with so much memory, in GiB."""
-    return next((name for least, name in RAM_FOR if ram_gib >= least), "Q2_K")
 
 
 def row_bytes(kind: str, columns: int) -> int:
