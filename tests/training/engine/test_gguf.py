@@ -19,7 +19,6 @@ from training.engine.export.gguf import missing_parts, write_gguf
 from training.engine.export.llama_runtime import LlamaError, LlamaRuntime
 from training.engine.export.recipes import QUANTISATIONS, Layout, choose
 from training.engine.export.vocabulary import unlike_reason
-from training.engine.export_formats import recommend_quantisation
 from training.engine.models import load_model, load_tokenizer
 
 BIG, SMALL = 512, 128
@@ -106,14 +105,6 @@ def test_more_bits_go_to_the_layers_that_the_rules_pick():
     assert choose("blk.0.attn_v.weight", (8, 256), "Q2_K", Layout(32, 32, 16, tied=False)).type == "Q3_K"
     assert better("Q2_K", "attn_v", "Q5_K", Layout(80, 64, 8, tied=False)) == list(range(80))
     assert choose("blk.0.ffn_up.weight", (8, 100), "Q4_K_M", layout).type == "F16"
-
-
-@pytest.mark.parametrize(
-    ("gigabytes", "quantisation"),
-    [(64, "Q8_0"), (32, "Q8_0"), (31.9, "Q6_K"), (16, "Q6_K"), (8, "Q4_K_M"), (4, "Q3_K_M"), (3.9, "Q2_K")],
-)
-def test_memory_recommends_a_quantisation(gigabytes, quantisation):
-    assert recommend_quantisation(round(gigabytes * 10**9)) == quantisation
 
 
 @pytest.mark.parametrize("family", ["qwen2", "llama", "gemma3"])
