@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -10,6 +11,7 @@ from rest_framework.request import Request
 
 from decisions.queries.agents import find_agent_version
 from models_registry.archive import stream_archive
+from training.hosting import PROFILE_FILE, PROFILES, STANDARD
 from training.modelfile import MODELFILE, write_modelfile
 from training.models import ExportJob
 from training.models.export import ExportFormat, ExportState
@@ -23,11 +25,18 @@ FROM: Mapping[str, str] = {ExportFormat.MERGED: ".", ExportFormat.GGUF: "./model
 
 
 def _texts_for(export: ExportJob) -> Mapping[str, str]:
-    """The Modelfile, written when it is taken: by the version of the agent that acts. Of formats that Ollama reads."""
-    if export.format not in FROM:
-        return {}
+    """The Modelfile, written when it is taken: by the version of the agent that acts. Of formats that Ollama reads. Beside
+    a GGUF the standard hosting profile."""
     asks = find_agent_version(export.version.registered_model)
-    return {} if asks is None else {MODELFILE: write_modelfile(asks, FROM[export.format].format(**export.options))}
+    if export.format not in FROM or asks is None:
+        return {}
+    details = export.report.get("details", {})
+    template = details.get("ollama", {}).get("template", "")
+    modelfile = write_modelfile(asks, FROM[export.format].format(**export.options), template)
+    if export.format != ExportFormat.GGUF:
+        return {MODELFILE: modelfile}
+    profile = json.dumps(PROFILES[STANDARD].as_plain(details.get("positions")), indent=2) + "\n"
+    return {MODELFILE: modelfile, PROFILE_FILE: profile}
 
 
 def answer_download(request: HttpRequest | Request, *, by: Actor, export: ExportJob) -> HttpResponseBase:

@@ -1,6 +1,7 @@
 """The Modelfile of an exported version: how Ollama makes a model of its folder. PURE.
 
-`ollama create NAME -f Modelfile` in the folder reads it. The chat template is that of the folder's tokenizer.
+`ollama create NAME -f Modelfile` in the folder reads it. Without a template in Go, Ollama takes that of the
+folder's tokenizer or of the file.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class Version(Protocol):
     def max_completion_tokens(self) -> int: ...
 
 
-def write_modelfile(version: Version, source: str = ".") -> str:
+def write_modelfile(version: Version, source: str = ".", template: str = "") -> str:
     """Asks as the gateway does under this version of the agent: its temperature, its longest answer, its system prompt.
-    `source` is the folder itself or a file in it. A system prompt that Ollama's parser would end too early is left out,
+    `source` is the folder itself or a file in it, `template` the chat template in Go where there is one. A system prompt that Ollama's parser would end too early is left out,
     and a comment says so."""
     lines = [
         f"# as {version} asks",
@@ -33,6 +34,8 @@ def write_modelfile(version: Version, source: str = ".") -> str:
         f"PARAMETER temperature {version.temperature:g}",
         f"PARAMETER num_predict {version.max_completion_tokens}",
     ]
+    if template:
+        lines.append(f"TEMPLATE {_QUOTES}{template}{_QUOTES}")
     if version.system_prompt and _fits(version.system_prompt):
         lines.append(f"SYSTEM {_QUOTES}{version.system_prompt}{_QUOTES}")
     elif version.system_prompt:

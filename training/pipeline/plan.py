@@ -39,7 +39,7 @@ HELD_OUT_SHARE = 0.2
 TEXT_TOKENS, TEMPLATE_TOKENS = 128, 64
 """Of completions of a new tiny model, as `manage.py train` has it, and room for the chat template."""
 NO_OLLAMA = (
-    "cannot be done yet: nothing loads a version into Ollama; its GGUF is made on its page or by export_model",
+    "cannot be done yet: export the version as GGUF on its page, then run manage.py ollama deploy",
     "leave it out; the report names the folder of the export",
 )
 

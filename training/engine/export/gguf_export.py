@@ -8,9 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from transformers import AutoConfig
 
 from training.engine.export import merged
 from training.engine.export.gguf import missing_parts, write_gguf
+from training.engine.export.go_template import Unlike, read_form
 from training.engine.export.llama_runtime import LlamaRuntime
 from training.engine.export.vocabulary import unlike_reason
 from training.engine.export_spec import ExportPlan
@@ -19,7 +21,8 @@ from training.engine.spec import ModelSource
 
 
 def write(source: ModelSource, folder: Path, plan: ExportPlan) -> dict[str, Any]:
-    """`details.types` counts the tensors of each type, as read back from the file. Raises ValueError with everything
+    """`details.types` counts the tensors of each type, as read back from the file, `details.ollama` holds the chat
+    template in Go, `details.positions` the most tokens of a text. Raises ValueError with everything
     that is missing for it, before any weights are read."""
     assert plan.quantisation is not None and source.path is not None
     target = _file(folder, plan)
@@ -32,11 +35,23 @@ def write(source: ModelSource, folder: Path, plan: ExportPlan) -> dict[str, Any]
             merged.write(source, whole, plan)
         written = write_gguf(whole, target, plan.quantisation)
     types = sorted(written.types.values())
+    tokenizer = load_tokenizer(str(source.path))
     return {
+        "ollama": _describe_template(tokenizer),
+        "positions": AutoConfig.from_pretrained(source.path).get_text_config().max_position_embeddings,
         "types": {name: types.count(name) for name in sorted(set(types))},
         "fallbacks": dict(written.fallbacks),
         "notes": list(written.notes),
     }
+
+
+def _describe_template(tokenizer: Any) -> dict[str, Any]:
+    """`template` in Go, and whether it takes a system message; or why there is none in `lacks`."""
+    try:
+        form = read_form(tokenizer)
+    except Unlike as error:
+        return {"lacks": str(error)}
+    return {"template": form.as_go(), "takes_system": form.takes_system}
 
 
 class GgufRuntime(LlamaRuntime):

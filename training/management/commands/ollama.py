@@ -1,0 +1,94 @@
+"""`manage.py ollama`: puts a version's GGUF into an Ollama server, and lists, switches and deletes what is there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.template.defaultfilters import filesizeformat
+
+from models_registry.references import find_version
+from training import ollama
+from training.engine.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS
+from training.hosting import HELP, PROFILE_FILE, PROFILES, STANDARD
+from workspaces.commands import UncheckedCommand
+from workspaces.errors import ReckonerError
+
+LOCAL = "http://127.0.0.1:11434"
+
+
+class Command(UncheckedCommand):
+    help = (
+        "Puts a version's GGUF into an Ollama server with its chat template and the agent's system prompt, and lists,"
+        " switches and deletes models there. Exit codes: 0 done, 2 an argument is invalid, something is missing, or the"
+        " server refuses or does not answer."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        what = parser.add_subparsers(dest="what", required=True, metavar="deploy|list|switch|delete")
+        deploy = what.add_parser("deploy", help="make a model of a version's GGUF, in the place of one of this name")
+        deploy.add_argument("--model", required=True, help="a version, such as filer:2 or filer@champion")
+        deploy.add_argument("--quantization", choices=QUANTISATIONS, default=DEFAULT_QUANTISATION)
+        deploy.add_argument("--name", default="", help="the model's name there (default: such as filer:2-q4_k_m)")
+        deploy.add_argument("--profile", choices=PROFILES, default=STANDARD, help=HELP)
+        deploy.add_argument("--output", type=Path, help=f"a folder for {PROFILE_FILE}, with the server's variables")
+        deploy.add_argument("--workspace", help="slug; optional if there is only one workspace")
+        switch = what.add_parser("switch", help="let a name answer with another model")
+        switch.add_argument("alias", help="the name for callers, such as filer:champion")
+        switch.add_argument("--to", required=True, help="a model of the server")
+        delete = what.add_parser("delete", help="delete a model or a name")
+        delete.add_argument("name")
+        for one in (deploy, what.add_parser("list", help="what the server has"), switch, delete):
+            one.add_argument(
+                "--host",
+                default=os.environ.get("OLLAMA_HOST") or LOCAL,
+                help="the server (OLLAMA_HOST, else %(default)s)",
+            )
+            one.add_argument("--json", action="store_true", help="report as one JSON line")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        try:
+            told = {"deploy": self._deploy, "list": self._list, "switch": self._switch, "delete": self._delete}[
+                options["what"]
+            ](options)
+        except ReckonerError as error:
+            self.refuse(error.message)
+        if options["json"]:
+            self.stdout.write(json.dumps(told))
+
+    def _deploy(self, options: dict[str, Any]) -> dict[str, Any]:
+        output: Path | None = options["output"]
+        if output is not None and not output.is_dir():
+            self.refuse(f"--output: {output} is no folder")
+        version = find_version(self.find_workspace(options["workspace"]), options["model"])
+        export = ollama.find_gguf(version, options["quantization"])
+        profile = PROFILES[options["profile"]]
+        done = ollama.deploy(options["host"], export=export, profile=profile, name=options["name"])
+        if output is not None:
+            (output / PROFILE_FILE).write_text(json.dumps(done.profile, indent=2) + "\n", encoding="utf-8")
+        if not options["json"]:
+            variables = " ".join(f"{name}={value}" for name, value in done.profile["environment"].items())
+            self.stdout.write(f"{done.name} is made of {version}. Start the server with {variables}.")
+        return {"name": done.name, "digest": done.digest, "profile": done.profile}
+
+    def _list(self, options: dict[str, Any]) -> dict[str, Any]:
+        models = ollama.list_models(options["host"])
+        if not options["json"]:
+            for one in models:
+                self.stdout.write(f"{one['name']}  {filesizeformat(one['size'])}  {str(one['digest'])[:12]}")
+        return {"models": models}
+
+    def _switch(self, options: dict[str, Any]) -> dict[str, Any]:
+        ollama.switch_model(options["host"], alias=options["alias"], to=options["to"])
+        if not options["json"]:
+            self.stdout.write(f"{options['alias']} is {options['to']} now.")
+        return {"alias": options["alias"], "to": options["to"]}
+
+    def _delete(self, options: dict[str, Any]) -> dict[str, Any]:
+        ollama.delete_model(options["host"], options["name"])
+        if not options["json"]:
+            self.stdout.write(f"{options['name']} is deleted.")
+        return {"deleted": options["name"]}

@@ -1,0 +1,128 @@
+"""Ollama: a version's GGUF becomes a model of an Ollama server, over its API.
+
+The file is uploaded as a blob under its SHA-256, which the server checks; then a model is made of it, with the chat
+template in Go, the agent's system prompt and what the hosting profile says. A model is named `filer:2-q4_k_m`; its
+name for callers, such as `filer:champion`, is a copy that `switch_model` points at another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from decisions.queries.agents import find_agent_version
+from models_registry.artifacts import artifact_path, verify_artifact
+from models_registry.models import ModelVersion
+from training.engine.export_formats import INSTALL
+from training.hosting import HostingProfile
+from training.models import ExportJob
+from training.models.export import ExportFormat, ExportState
+from workspaces.errors import InvalidInput
+
+WRITES_SECONDS = 600.0
+"""For a whole upload, or for making the model."""
+
+
+class OllamaRefused(InvalidInput):
+    """The server cannot be reached, or does not do what was asked; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A model that the server has now, and the digest of the file that it was made of."""
+
+    name: str
+    digest: str
+    profile: dict[str, Any]
+
+
+def find_gguf(version: ModelVersion, quantisation: str) -> ExportJob:
+    """Its ready export as GGUF. Raises InvalidInput where there is none, or none that Ollama could be given."""
+    exports = ExportJob.objects.filter(version=version, format=ExportFormat.GGUF, state=ExportState.READY)
+    found = exports.filter(options__quantisation=quantisation).select_related("artifact").order_by("-id").first()
+    if found is None:
+        raise InvalidInput(f"{version} has no ready export as GGUF {quantisation}. Export it first, on its page.")
+    template = _template_of(found)
+    if lacks := template.get("lacks"):
+        raise InvalidInput(f"{version} cannot be used by Ollama: {lacks}.")
+    return found
+
+
+def name_of(version: ModelVersion, quantisation: str) -> str:
+    """What the model is called at the server."""
+    return f"{version.registered_model.name}:{version.number}-{quantisation.lower()}"
+
+
+def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str = "") -> Deployed:
+    """Uploads the file where the server lacks it, and makes the model, which replaces one of the same name. Raises
+    OllamaRefused, InvalidInput for a system prompt that the model's chat template has no place for."""
+    assert export.artifact is not None
+    version, template = export.version, _template_of(export)
+    quantisation = export.options["quantisation"]
+    asks = find_agent_version(version.registered_model)
+    system = asks.system_prompt if asks is not None else ""
+    if system and not template["takes_system"]:
+        raise InvalidInput(f"The agent has a system prompt, and the chat template of {version} takes none.")
+    positions = export.report["details"]["positions"]
+    parameters: dict[str, Any] = profile.parameters(positions)
+    if asks is not None:
+        parameters |= {"temperature": asks.temperature, "num_predict": asks.max_completion_tokens}
+    verify_artifact(export.artifact.digest)
+    with _client(host) as client:
+        digest = client.create_blob(artifact_path(export.artifact.digest) / f"model-{quantisation}.gguf")
+        name = name or name_of(version, quantisation)
+        client.create(
+            model=name,
+            files={"model.gguf": digest},
+            template=template["template"],
+            system=system or None,
+            parameters=parameters,
+        )
+    return Deployed(name, digest, profile.as_plain(positions))
+
+
+def list_models(host: str) -> list[dict[str, Any]]:
+    """`name`, `digest` and `size` in bytes of each, by name. Raises OllamaRefused."""
+    with _client(host) as client:
+        found = client.list().models
+    told = [{"name": one.model, "digest": one.digest, "size": int(one.size or 0)} for one in found]
+    return sorted(told, key=lambda one: str(one["name"]))
+
+
+def switch_model(host: str, *, alias: str, to: str) -> None:
+    """From here on the server answers for `alias` with the model `to`. Raises OllamaRefused."""
+    with _client(host) as client:
+        client.copy(to, alias)
+
+
+def delete_model(host: str, name: str) -> None:
+    """Raises OllamaRefused, also where the server has no such model."""
+    with _client(host) as client:
+        client.delete(name)
+
+
+def _template_of(export: ExportJob) -> dict[str, Any]:
+    """What the engine found; of a file that was made before it looked, why there is none."""
+    earlier = {"lacks": "the file was made before its chat template was converted; export it again"}
+    told: dict[str, Any] = export.report.get("details", {}).get("ollama", earlier)
+    return told
+
+
+@contextmanager
+def _client(host: str) -> Iterator[Any]:
+    """Its faults as OllamaRefused. Raises InvalidInput where the client's package is missing."""
+    if find_spec("ollama") is None:
+        raise InvalidInput(f"The package ollama is not installed: {INSTALL}.")
+    import httpx
+    import ollama
+
+    try:
+        with closing(ollama.Client(host, timeout=WRITES_SECONDS)) as client:
+            yield client
+    except ollama.ResponseError as error:
+        raise OllamaRefused(f"Ollama at {host} refused: {error.error} ({error.status_code}).") from error
+    except (httpx.HTTPError, ConnectionError) as error:
+        raise OllamaRefused(f"Ollama at {host} does not answer: {type(error).__name__}.") from error
