@@ -25,8 +25,8 @@ FROM: Mapping[str, str] = {ExportFormat.MERGED: ".", ExportFormat.GGUF: "./model
 
 
 def _texts_for(export: ExportJob) -> Mapping[str, str]:
-    """The Modelfile, written when it is taken: by the version of the agent that acts. Of formats that Ollama reads. Beside
-    a GGUF the standard hosting profile."""
+    """The Modelfile, written when it is taken: by the version of the agent that acts. Of formats that Ollama reads.
+    Beside a GGUF the standard hosting profile."""
     asks = find_agent_version(export.version.registered_model)
     if export.format not in FROM or asks is None:
         return {}

@@ -26,8 +26,8 @@ class Version(Protocol):
 
 def write_modelfile(version: Version, source: str = ".", template: str = "") -> str:
     """Asks as the gateway does under this version of the agent: its temperature, its longest answer, its system prompt.
-    `source` is the folder itself or a file in it, `template` the chat template in Go where there is one. A system prompt that Ollama's parser would end too early is left out,
-    and a comment says so."""
+    `source` is the folder itself or a file in it, `template` the chat template in Go where there is one. A system
+    prompt that Ollama's parser would end too early is left out, and a comment says so."""
     lines = [
         f"# as {version} asks",
         f"FROM {source}",
