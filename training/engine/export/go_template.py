@@ -115,5 +115,5 @@ def _common_end(one: str, other: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A Go action that prints the text. A JSON string is one of Go's, as long as nothing is written as two surrogates."""
+    """A Go action that prints the text. A JSON string without surrogates is one of Go's."""
     return f"{{{{ {json.dumps(text, ensure_ascii=False)} }}}}" if text else ""
