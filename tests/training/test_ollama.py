@@ -77,12 +77,12 @@ def test_a_version_is_deployed_listed_switched_and_deleted(
     written = json.loads((tmp_path / "hosting_profile.json").read_text())
     assert written == done["profile"]
     assert written["environment"] == {"OLLAMA_NUM_PARALLEL": "8", "OLLAMA_FLASH_ATTENTION": "1"}
-    run("switch", "filer:champion", "--to", done["name"], *at)
+    run("switch", "--name", "filer:champion", "--to", done["name"], *at)
     assert [one["name"] for one in run("list", *at)["models"]] == sorted(["filer:champion", done["name"]])
-    run("delete", "filer:champion", *at)
+    run("delete", "--name", "filer:champion", *at)
     assert list(server.models) == [done["name"]]
-    assert "not found" in refused(capsys, "switch", "filer:champion", "--to", "filer:9", *at)
-    assert "not found" in refused(capsys, "delete", "filer:champion", *at)
+    assert "not found" in refused(capsys, "switch", "--name", "filer:champion", "--to", "filer:9", *at)
+    assert "not found" in refused(capsys, "delete", "--name", "filer:champion", *at)
     assert list(server.models) == [done["name"]]
 
 
@@ -103,6 +103,7 @@ def test_what_cannot_be_deployed_is_refused_and_nothing_is_sent(
         assert says in refused(capsys, *given)
     ExportJob.objects.update(report={"details": {}})
     assert "export it again" in refused(capsys, *given)
+    assert refused(capsys, "switch", *at).splitlines() == ["--name: switch needs it", "--to: switch needs it"]
     assert server.models == {}
     assert "does not answer" in refused(capsys, "list", "--host", "http://127.0.0.1:1")
 
@@ -118,4 +119,4 @@ def test_a_live_server_answers_with_the_model(export: ExportJob) -> None:
         answer = ollama.Client().chat(done["name"], messages=[{"role": "user", "content": "Where does this go?"}])
         assert answer.message.content is not None
     finally:
-        run("delete", done["name"])
+        run("delete", "--name", done["name"])

@@ -17,6 +17,7 @@ from training.hosting import HELP, PROFILE_FILE, PROFILES, STANDARD
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 
+NEEDS = {"deploy": ("model",), "list": (), "switch": ("name", "to"), "delete": ("name",)}
 LOCAL = "http://127.0.0.1:11434"
 
 
@@ -28,32 +29,32 @@ class Command(UncheckedCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        what = parser.add_subparsers(dest="what", required=True, metavar="deploy|list|switch|delete")
-        deploy = what.add_parser("deploy", help="make a model of a version's GGUF, in the place of one of this name")
-        deploy.add_argument("--model", required=True, help="a version, such as filer:2 or filer@champion")
-        deploy.add_argument("--quantization", choices=QUANTISATIONS, default=DEFAULT_QUANTISATION)
-        deploy.add_argument("--name", default="", help="the model's name there (default: such as filer:2-q4_k_m)")
-        deploy.add_argument("--profile", choices=PROFILES, default=STANDARD, help=HELP)
-        deploy.add_argument("--output", type=Path, help=f"a folder for {PROFILE_FILE}, with the server's variables")
-        deploy.add_argument("--workspace", help="slug; optional if there is only one workspace")
-        switch = what.add_parser("switch", help="let a name answer with another model")
-        switch.add_argument("alias", help="the name for callers, such as filer:champion")
-        switch.add_argument("--to", required=True, help="a model of the server")
-        delete = what.add_parser("delete", help="delete a model or a name")
-        delete.add_argument("name")
-        for one in (deploy, what.add_parser("list", help="what the server has"), switch, delete):
-            one.add_argument(
-                "--host",
-                default=os.environ.get("OLLAMA_HOST") or LOCAL,
-                help="the server (OLLAMA_HOST, else %(default)s)",
-            )
-            one.add_argument("--json", action="store_true", help="report as one JSON line")
+        parser.add_argument("action", choices=("deploy", "list", "switch", "delete"))
+        parser.add_argument("--model", help="deploy: a version, such as filer:2 or filer@champion")
+        parser.add_argument(
+            "--quantization", choices=QUANTISATIONS, default=DEFAULT_QUANTISATION, help="deploy: of the version's GGUF"
+        )
+        parser.add_argument(
+            "--name", help="the model there: by default of deploy such as filer:2-q4_k_m; switch: the name for callers"
+        )
+        parser.add_argument("--to", help="switch: the model that the name answers with from here on")
+        parser.add_argument("--profile", choices=PROFILES, default=STANDARD, help=f"deploy: {HELP}")
+        parser.add_argument(
+            "--output", type=Path, help=f"deploy: a folder for {PROFILE_FILE}, with the server's variables"
+        )
+        parser.add_argument(
+            "--host", default=os.environ.get("OLLAMA_HOST") or LOCAL, help="the server (OLLAMA_HOST, else %(default)s)"
+        )
+        parser.add_argument("--workspace", help="deploy: slug; optional if there is only one workspace")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        action = options["action"]
+        if missing := [name for name in NEEDS[action] if not options[name]]:
+            self.refuse("\n".join(f"--{name}: {action} needs it" for name in missing))
+        does = {"deploy": self._deploy, "list": self._list, "switch": self._switch, "delete": self._delete}[action]
         try:
-            told = {"deploy": self._deploy, "list": self._list, "switch": self._switch, "delete": self._delete}[
-                options["what"]
-            ](options)
+            told = does(options)
         except ReckonerError as error:
             self.refuse(error.message)
         if options["json"]:
@@ -66,7 +67,7 @@ class Command(UncheckedCommand):
         version = find_version(self.find_workspace(options["workspace"]), options["model"])
         export = ollama.find_gguf(version, options["quantization"])
         profile = PROFILES[options["profile"]]
-        done = ollama.deploy(options["host"], export=export, profile=profile, name=options["name"])
+        done = ollama.deploy(options["host"], export=export, profile=profile, name=options["name"] or "")
         if output is not None:
             (output / PROFILE_FILE).write_text(json.dumps(done.profile, indent=2) + "\n", encoding="utf-8")
         if not options["json"]:
@@ -82,10 +83,10 @@ class Command(UncheckedCommand):
         return {"models": models}
 
     def _switch(self, options: dict[str, Any]) -> dict[str, Any]:
-        ollama.switch_model(options["host"], alias=options["alias"], to=options["to"])
+        ollama.switch_model(options["host"], alias=options["name"], to=options["to"])
         if not options["json"]:
-            self.stdout.write(f"{options['alias']} is {options['to']} now.")
-        return {"alias": options["alias"], "to": options["to"]}
+            self.stdout.write(f"{options['name']} is {options['to']} now.")
+        return {"name": options["name"], "to": options["to"]}
 
     def _delete(self, options: dict[str, Any]) -> dict[str, Any]:
         ollama.delete_model(options["host"], options["name"])
