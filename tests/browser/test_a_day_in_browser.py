@@ -180,8 +180,8 @@ def promote(admin: Any, reason: str) -> None:
 
 def download(admin: Any, path: Path) -> set[str]:
     """The names of the exported model's files."""
-    admin.get_by_role("button", name="Export merged weights").click()
-    expect(admin.get_by_text("The export is queued.")).to_be_visible()
+    admin.get_by_role("button", name="Export", exact=True).click()
+    expect(admin.get_by_text("The export as Merged weights (safetensors) is queued.")).to_be_visible()
     work(admin)
     with admin.expect_download() as started:
         admin.get_by_role("link", name="Download").click()

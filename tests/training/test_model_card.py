@@ -111,7 +111,9 @@ def test_page_and_export_show_it_and_the_run_s_readme_has_its_figures(
     factories.AgentVersionFactory(agent=agent, system_prompt="File notes.\nBe quick.")
     page = page_client(viewer).get(reverse("pages:version", args=[version.workspace.slug, version.id]))
     shown = page.content.decode()
-    readme = card_of_export(version)["README.md"]
+    parity = {"equal_decisions": 0.9991, "decisions": 1000, "runtime": "transformers"}
+    readme = card_of_export(version, "merged", {"parity": parity, "files": {}})["README.md"]
+    assert "0.9991 of 1000 decisions are the same in transformers (parity.json)" in readme
     assert "- System prompt of filer v2: File notes.\n  Be quick.\n" in readme
     for part in ("Apache-2.0", "optimiser.steps 77", "System prompt of filer v2"):
         assert part in shown and part in readme
