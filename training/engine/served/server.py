@@ -9,14 +9,14 @@ hash of the weights that wrote it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, ClassVar
 
 import msgspec
 
+from training.engine.environments.local_http import BodyTooLarge, LocalHandler, serving
 from training.engine.served.policy import Policy
 from training.engine.serving.chat import Begun, ChatAnswer, ChatRequest, Piece
 from training.engine.serving.chat_requests import ChatBody, chat_request_of
@@ -24,10 +24,6 @@ from training.engine.serving.completions import Completion
 from training.engine.serving.faults import Fault
 from training.engine.serving.requests import parse
 
-MOST_BYTES = 8 << 20
-"""Of a request's body."""
-PATIENCE = 60.0
-"""Seconds that a client may be silent."""
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 
 
@@ -49,32 +45,27 @@ class PolicyServer(ThreadingHTTPServer):
 @contextmanager
 def serve_policy(policy: Policy) -> Iterator[PolicyServer]:
     """Serves until the block is left. Calls wait until the policy answers."""
-    with PolicyServer(policy) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    server = PolicyServer(policy)
+    with serving(server):
+        yield server
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     server: PolicyServer
-    protocol_version = "HTTP/1.1"
-    timeout: ClassVar[float] = PATIENCE
+    timeout: ClassVar[float] = 60.0
+    most_bytes: ClassVar[int] = 8 << 20
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         try:
             self._find_session()
             if self.path != MODELS:
                 raise _unknown(self)
             model = {"id": "policy", "object": "model", "created": 0, "owned_by": "reckoner"}
-            self._answer(200, {"object": "list", "data": [model]})
+            self.answer(200, {"object": "list", "data": [model]})
         except Fault as fault:
-            self._answer(fault.status, {"error": fault.as_body()})
+            self.answer(fault.status, {"error": fault.as_body()})
 
-    def do_POST(self) -> None:
+    def post(self) -> None:
         try:
             raw = self._read()
             session = self._find_session()
@@ -84,41 +75,27 @@ class _Handler(BaseHTTPRequestHandler):
             request = chat_request_of(body)
             answer = self.server.policy.submit(session, request).result()
         except Fault as fault:
-            self._answer(fault.status, {"error": fault.as_body()})
+            self.answer(fault.status, {"error": fault.as_body()})
             return
         completion = Completion(request)
         told = {"reckoner": {"model": request.model, "digest": self.server.weights_hash}}
         if not body.stream:
-            self._answer(200, completion.whole(answer) | told)
+            self.answer(200, completion.whole(answer) | told)
             return
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         events = [*_chunks(request, completion, answer, with_usage=with_usage), None]
         lines = [b"data: " + (b"[DONE]" if one is None else msgspec.json.encode(one)) + b"\n\n" for one in events]
-        self._send(200, b"".join(lines), "text/event-stream")
+        self.send(200, b"".join(lines), "text/event-stream")
+
+    def _read(self) -> bytes:
+        try:
+            return self.read_body()
+        except BodyTooLarge as error:
+            raise Fault("request_too_large", str(error)) from error
 
     def _find_session(self) -> Any:
         scheme, _, key = (self.headers.get("Authorization") or "").partition(" ")
         return self.server.policy.find_session(key.strip() if scheme.lower() == "bearer" else "")
-
-    def _read(self) -> bytes:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
-            self.close_connection = True  # the body stays unread
-            raise Fault("request_too_large", f"a Content-Length of at most {MOST_BYTES} is needed")
-        return self.rfile.read(int(length))
-
-    def _answer(self, status: int, content: Any) -> None:
-        self._send(status, msgspec.json.encode(content), "application/json")
-
-    def _send(self, status: int, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: an episode has many calls."""
 
 
 def _chunks(
@@ -132,5 +109,5 @@ def _chunks(
         yield completion.usage(answer)
 
 
-def _unknown(handler: BaseHTTPRequestHandler) -> Fault:
+def _unknown(handler: LocalHandler) -> Fault:
     return Fault("not_found", f"{handler.command} {handler.path[:200]} is not served here")

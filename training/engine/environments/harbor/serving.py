@@ -18,20 +18,19 @@ import sys
 import threading
 from collections.abc import Mapping
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
+from training.engine.environments.local_http import BodyTooLarge, LocalHandler
 from training.engine.environments.office.environment import Office
 from training.engine.environments.protocol import BaseEnvironment, EnvironmentFault
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 
 PORT = 8000
-MOST_BYTES = 100_000
-"""Of a request's body."""
 OVER = "the work has ended"
 
 
@@ -83,63 +82,49 @@ class WorldServer(ThreadingHTTPServer):
         return {"reward": self.world.score, "solved": float(self.world.solved)}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     server: WorldServer
-    protocol_version = "HTTP/1.1"
-    timeout: ClassVar[float] = 30.0
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         with self.server.turn:
             if self.path == "/world":
-                self._answer(200, self.server.show())
+                self.answer(200, self.server.show())
             elif self.path == "/tools":
-                self._answer(200, {"tools": [tool._asdict() for tool in self.server.world.tools()]})
+                self.answer(200, {"tools": [tool._asdict() for tool in self.server.world.tools()]})
             elif self.path == "/grade":
                 self._grade()
             else:
-                self._answer(404, {"error": "there are GET /world, GET /tools and POST /call"})
+                self.answer(404, {"error": "there are GET /world, GET /tools and POST /call"})
 
-    def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
-            self.close_connection = True  # the body stays unread
-            self._answer(413, {"error": f"a Content-Length of at most {MOST_BYTES} is needed"})
+    def post(self) -> None:
+        try:
+            body = self.read_body()
+        except BodyTooLarge as error:
+            self.answer(413, {"error": str(error)})
             return
-        body = self.rfile.read(int(length))
         if self.path != "/call":
-            self._answer(404, {"error": "there are GET /world, GET /tools and POST /call"})
+            self.answer(404, {"error": "there are GET /world, GET /tools and POST /call"})
             return
         with self.server.turn:
             try:
                 given = json.loads(body)
                 if not isinstance(given, dict):
                     raise ValueError("the body must be a JSON object")
-                self._answer(200, self.server.call(given))
+                self.answer(200, self.server.call(given))
             except ValueError as error:
-                self._answer(400, {"error": str(error)})
+                self.answer(400, {"error": str(error)})
             except EnvironmentFault as fault:
-                self._answer(500, {"error": str(fault)})
+                self.answer(500, {"error": str(fault)})
 
     def _grade(self) -> None:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(given.encode(), word_of(self.server.task).encode()):
-            self._answer(403, {"error": "only the verifier may ask for the grade"})
+            self.answer(403, {"error": "only the verifier may ask for the grade"})
             return
         try:
-            self._answer(200, self.server.grade())
+            self.answer(200, self.server.grade())
         except EnvironmentFault as fault:
-            self._answer(500, {"error": str(fault)})
-
-    def _answer(self, status: int, content: Mapping[str, Any]) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: calls may hold anything."""
+            self.answer(500, {"error": str(fault)})
 
 
 def main(arguments: list[str]) -> None:

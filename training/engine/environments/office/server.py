@@ -14,17 +14,13 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from http.server import ThreadingHTTPServer
+from typing import Any
 
+from training.engine.environments.local_http import BodyTooLarge, LocalHandler, serving
 from training.engine.environments.office.calls import DONE
 from training.engine.environments.office.tools import TOOLS, Answer
 from training.engine.environments.protocol import EnvironmentFault
-
-MOST_BYTES = 100_000
-"""Of a request's body."""
-PATIENCE = 30.0
-"""Seconds that a client may be silent."""
 
 ENDING = ("episode", DONE)
 Take = Callable[[str, Mapping[str, Any]], Answer]
@@ -48,26 +44,19 @@ class OfficeServer(ThreadingHTTPServer):
 @contextmanager
 def serve_office(take: Take) -> Iterator[str]:
     """Serves until the block is left; gives the address, on a free port."""
-    with OfficeServer(take) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield server.address
-        finally:
-            server.shutdown()
-            thread.join()
+    server = OfficeServer(take)
+    with serving(server):
+        yield server.address
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     server: OfficeServer
-    protocol_version = "HTTP/1.1"
-    timeout: ClassVar[float] = PATIENCE
 
-    def do_GET(self) -> None:
-        self._answer(*self._tell())
+    def get(self) -> None:
+        self.answer(*self._tell())
 
-    def do_POST(self) -> None:
-        self._answer(*self._take())
+    def post(self) -> None:
+        self.answer(*self._take())
 
     def _tell(self) -> tuple[int, dict[str, Any]]:
         if not self._is_local():
@@ -77,11 +66,10 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {"tools": [{"app": one.app, **one.tool._asdict()} for one in TOOLS.values()]}
 
     def _take(self) -> tuple[int, dict[str, Any]]:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
-            self.close_connection = True  # the body stays unread
-            return 413, {"error": f"a Content-Length of at most {MOST_BYTES} is needed"}
-        body = self.rfile.read(int(length))
+        try:
+            body = self.read_body()
+        except BodyTooLarge as error:
+            return 413, {"error": str(error)}
         if not self._is_local():
             return 403, {"error": "only this machine's own names are answered"}
         if self.headers.get_content_type() != "application/json":
@@ -104,14 +92,3 @@ class _Handler(BaseHTTPRequestHandler):
     def _is_local(self) -> bool:
         port = self.server.server_address[1]
         return self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
-
-    def _answer(self, status: int, content: Mapping[str, Any]) -> None:
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a rollout has thousands of calls."""
