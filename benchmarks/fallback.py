@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tools.instance import ROOT, Instance
-from tools.llama_server import LlamaServer, write_gguf
+from tools.llama_server import LlamaServer
 from tools.report import Report
 
 OPTIONS = ["finance", "travel", "health"]
@@ -198,10 +198,12 @@ def main() -> int:
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     report = Report("fallback")
+    from training.engine.export.gguf import write_gguf
+
     with tempfile.TemporaryDirectory(prefix="reckoner-fallback-") as folder:
         place = Path(folder)
         subprocess.run([sys.executable, "-c", MAKE, str(place / "model"), *WORDS, *OPTIONS], cwd=ROOT, check=True)
-        write_gguf(place / "model", place / "model.gguf")
+        write_gguf(place / "model", place / "model.gguf", "F16")
         servers = Servers(place / "model.gguf")
         instance = Instance(
             place / "instance",

@@ -100,3 +100,13 @@ class Decisions:
         metrics = fit(self.attempt, updates, total, take_step, message, kept)
         self.model.eval()
         return Outcome(total, len(self.rows), metrics)
+
+    def imitate(self, weights: Tensor, message: str) -> Outcome:
+        """Learns from − 1/n Σ_i w_i log π(a_i | x_i) / mean(w). `weights` (n,), 0 or more, on the device."""
+        weights = weights / weights.mean()
+
+        def loss_of(batch: list[int], scores: Scores) -> Metrics:
+            taken = scores.log_p.gather(1, self.actions[batch, None])[:, 0]
+            return {"loss": -(weights[batch] * taken).mean()}
+
+        return self.learn(loss_of, message)

@@ -13,10 +13,8 @@ from __future__ import annotations
 import torch
 
 from training.engine import reward_weighted_rankings
-from training.engine.actions import Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
-from training.engine.fit import Metrics
 from training.engine.models import Loaded
 from training.engine.offline import Decisions
 
@@ -31,11 +29,5 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     decisions = Decisions(attempt, loaded, rewarded, data.replay)
     importance = [(row.reward or 0.0) / (row.propensity or 1.0) for row in decisions.rows]
     weights = torch.tensor(importance, device=attempt.device).clamp(max=attempt.spec.reward_weighted.weight_cap)
-    weights = weights / weights.mean()
-
-    def loss_of(batch: list[int], scores: Scores) -> Metrics:
-        taken = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0]
-        return {"loss": -(weights[batch] * taken).mean()}
-
-    outcome = decisions.learn(loss_of, "learning from rewarded actions")
+    outcome = decisions.imitate(weights, "learning from rewarded actions")
     return outcome.also(effective_sample_size=float(weights.sum() ** 2 / (weights**2).sum()))

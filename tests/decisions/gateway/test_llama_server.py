@@ -15,7 +15,7 @@ from models_registry.errors import BackendRefused
 from models_registry.models import AliasName, Backend, Call
 from models_registry.services import NewVersion, move_alias, register_version
 from tools.factories import BackendFactory, DeploymentFactory
-from tools.llama_server import LlamaServer, write_gguf
+from tools.llama_server import LlamaServer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 TEXTS = ["flight hotel", "tax refund", "nurse clinic", "visa ticket"]
@@ -23,8 +23,10 @@ TEXTS = ["flight hotel", "tax refund", "nurse clinic", "visa ticket"]
 
 @pytest.fixture(scope="module")
 def gguf(tiny_run, tmp_path_factory):
+    from training.engine.export.gguf import write_gguf
+
     target = tmp_path_factory.mktemp("gguf") / "filer.gguf"
-    write_gguf(tiny_run / "attempts" / "1" / "model", target)
+    write_gguf(tiny_run / "attempts" / "1" / "model", target, "F16")
     return target
 
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 import torch
 
-from training.engine.actions import ActionScorer, Scores
+from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
 from training.engine.environments.episodes import Episode
 from training.engine.environments.registry import find_environment
 from training.engine.episodes.kept import NothingToLearn, keep_episodes
+from training.engine.episodes.lines import EPISODES_FILE
 from training.engine.episodes.rollouts import roll_out, score_by
-from training.engine.fit import Metrics
 from training.engine.models import Loaded, fingerprint, trainable_parameters
 from training.engine.offline import Decisions
 from training.engine.rows import Logged
@@ -33,8 +33,10 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     score = score_by(
         attempt, loaded.model, ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
     )
-    asked = [(task, seed) for task in data.tasks for seed in range(attempt.spec.reward_weighted.episodes)]
+    first, count = attempt.spec.seed * 1_000_003, attempt.spec.reward_weighted.episodes
+    asked = [(task, first + number) for task in data.tasks for number in range(count)]
     episodes = roll_out(score, asked, fingerprint(trainable_parameters(loaded.model)))
+    (attempt.folder / EPISODES_FILE).unlink(missing_ok=True)  # where the training begins again for lack of memory
     keep_episodes(attempt, 1, episodes)
     failed = [one.fault for one in episodes if one.fault is not None]
     if len(failed) == len(episodes):
@@ -42,15 +44,8 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     rows = [row for number, one in enumerate(episodes) if one.fault is None for row in _rows_of(one, number)]
     if not rows:
         raise NothingToLearn("no episode earned a reward above 0 with a choice in it to imitate")
-    decisions = Decisions(attempt, loaded, rows)
     weights = torch.tensor([row.reward or 0.0 for row in rows], device=attempt.device)
-    weights = weights / weights.mean()
-
-    def loss_of(batch: list[int], scores: Scores) -> Metrics:
-        taken = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0]
-        return {"loss": -(weights[batch] * taken).mean()}
-
-    outcome = decisions.learn(loss_of, "learning from rewarded episodes")
+    outcome = Decisions(attempt, loaded, rows).imitate(weights, "learning from rewarded episodes")
     rewards = [share_earned(one) for one in episodes if one.fault is None]
     return replace(outcome.also(faults=len(failed) / len(episodes)), rewards=rewards)
 
