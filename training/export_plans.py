@@ -57,16 +57,6 @@ class Choice:
 
 def make_plan(version: ModelVersion, format: str, **options: Any) -> ExportPlan:
     """Raises InvalidInput with everything that keeps this version from being exported so, here and now."""
-    if format == ExportFormat.OLLAMA:
-        raise _invalid(
-            [
-                FieldFault(
-                    "format",
-                    "an export makes files, and none is Ollama's own",
-                    "gguf, which manage.py ollama puts into Ollama",
-                )
-            ]
-        )
     try:
         plan = ExportPlan.model_validate(plain_plan(version, format, options))
     except pydantic.ValidationError as error:

@@ -88,6 +88,18 @@ def find_engine_code(code: int, attempt: Path, log: str) -> int:
     return EXIT_STOPPED if events and events[-1]["kind"] == "stopped" else code
 
 
+def run_once(run_dir: Path) -> subprocess.CompletedProcess[str]:
+    """The engine's first attempt at the spec in the folder, to its end, for a command without a job behind it."""
+    return subprocess.run(  # noqa: S603 - our own interpreter and module, no shell
+        [*ENGINE, str(run_dir), "--attempt", "1"],
+        env=engine_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def ask_engine_for_device() -> dict[str, Any]:
     """`torch`, `device` and `error` ("" where it calculates) of a process like the engine's, which loads torch."""
     try:

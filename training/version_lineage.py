@@ -15,6 +15,7 @@ from typing import Any
 
 from django.db import connection
 
+from training.models.export import ExportFormat
 from workspaces.errors import NotFound
 from workspaces.models import Workspace
 
@@ -121,7 +122,7 @@ PARTS: Mapping[bool, Mapping[str, str]] = {
         "parent": "parent of",
         "control": "control of",
         "treatment": "treatment of",
-        **dict.fromkeys(("merged", "lora", "onnx", "gguf", "ollama"), "exported as"),
+        **dict.fromkeys(ExportFormat.values, "exported as"),
     },
 }
 """What is said of a node that came before the start, and of one that came after it."""

@@ -26,7 +26,6 @@ class Migration(migrations.Migration):
                     ("lora", "LoRA adapter (peft)"),
                     ("onnx", "ONNX"),
                     ("gguf", "GGUF (llama.cpp)"),
-                    ("ollama", "Ollama"),
                 ],
                 default="merged",
                 max_length=16,

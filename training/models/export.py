@@ -15,13 +15,10 @@ NO_OPTIONS = hash_options({})
 
 
 class ExportFormat(models.TextChoices):
-    """Ollama's is reserved: nothing makes it yet."""
-
     MERGED = "merged", "Merged weights (safetensors)"
     LORA = "lora", "LoRA adapter (peft)"
     ONNX = "onnx", "ONNX"
     GGUF = "gguf", "GGUF (llama.cpp)"
-    OLLAMA = "ollama", "Ollama"
 
 
 class ExportState(models.TextChoices):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -36,7 +35,6 @@ from workspaces.commands import UncheckedCommand
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 SHOWN = 20
 ADAPTER_CONFIG = "adapter_config.json"
-ATTEMPT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +122,12 @@ class Command(UncheckedCommand):
                 **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
             }
             (folder / "spec.json").write_text(json.dumps(run))
-            ended = subprocess.run(  # noqa: S603 - our own interpreter and module, no shell
-                [*launcher.ENGINE, place, "--attempt", str(ATTEMPT)],
-                env=launcher.engine_environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            ended = launcher.run_once(folder)
             if ended.returncode != 0:
                 said = ended.stderr[-launcher.LAST_WORDS :].strip()
                 self.stderr.write(said or f"the engine ended with {ended.returncode}")
                 sys.exit(EXIT_FAILED)
-            attempt = folder / "attempts" / str(ATTEMPT)
+            attempt = folder / "attempts" / "1"
             result = RunResult.model_validate_json((attempt / "result.json").read_text())
             told = result.suites["file"]
             with (attempt / told.predictions).open(encoding="utf-8") as lines:

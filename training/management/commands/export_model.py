@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -105,14 +104,7 @@ class Command(UncheckedCommand):
                 shutil.copyfile(artifact_path(heldout.dataset.artifact.digest) / ROWS_FILE, folder / "heldout.jsonl")
                 spec["data"] = {"heldout": "heldout.jsonl", "heldout_rows": heldout.dataset.measured_as}
             (folder / "spec.json").write_text(json.dumps(spec))
-            ended = subprocess.run(  # noqa: S603 - our own interpreter and module, no shell
-                [*launcher.ENGINE, place, "--attempt", "1"],
-                env=launcher.engine_environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            ended = launcher.run_once(folder)
             if ended.returncode != 0:
                 said = ended.stderr[-launcher.LAST_WORDS :].strip()
                 self.stderr.write(said or f"the engine ended with {ended.returncode}")
