@@ -12,7 +12,7 @@ from decisions.api import examples as decisions_examples
 from decisions.api import judge_examples, queue_examples, reward_examples
 from decisions.notes_app import examples as notes_app_examples
 from models_registry import examples as models_registry_examples
-from training import acting_examples
+from training import acting_examples, export_examples
 from training import examples as training_examples
 from workspaces import examples as workspaces_examples
 from workspaces.examples import JSON, Example
@@ -27,6 +27,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     **notes_app_examples.EXAMPLES,
     **training_examples.EXAMPLES,
     **acting_examples.EXAMPLES,
+    **export_examples.EXAMPLES,
 }
 
 

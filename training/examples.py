@@ -9,13 +9,12 @@ from typing import Any
 from models_registry.examples import CHAMPION, DIGEST, VERSION
 from workspaces.examples import MOMENT, Example, page
 
+NDJSON = "application/x-ndjson"
+
 DATASET = "01a1f9b3-50bd-7f13-a30c-4cdcd7288ff6"
 HELD_OUT = "01a1f7fb-e134-7e8a-92af-b4749286a175"
 RUN = "01a1f9bb-ef15-74fc-b646-8224c3e4a892"
 EVENT = "01a1f9bc-1772-769f-9b1e-49c7995253fd"
-TAR, NDJSON = "application/x-tar", "application/x-ndjson"
-EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a570"
-QUEUED_EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a571"
 ERASURE = "01a1f9e1-2184-7d00-b308-14c10b11ad28"
 
 IMPORT = "01a1f9b2-7a31-7d4e-b0c2-5e8f17a6c904"
@@ -261,54 +260,6 @@ AN_EVENT = {
     "details": {"step": 40, "total": 120, "fraction": 0.33, "message": "epoch 1"},
     "at": MOMENT,
 }
-AN_EXPORT = {
-    "id": EXPORT,
-    "version": "filer:2",
-    "format": "gguf",
-    "options": {"quantisation": "Q4_K_M"},
-    "state": "queued",
-    "progress": 0.0,
-    "digest": None,
-    "report": {},
-    "error": "",
-    "created_at": MOMENT,
-    "finished_at": None,
-}
-A_READY_EXPORT = AN_EXPORT | {
-    "state": "ready",
-    "progress": 1.0,
-    "digest": DIGEST,
-    "finished_at": MOMENT,
-    "report": {
-        "plan": {"format": "gguf", "cache": False, "quantisation": "Q4_K_M", "base_name": "", "parity_rows": 1000},
-        "bytes": 397_807_200,
-        "files": {"model-Q4_K_M.gguf": 397_807_200},
-        "seconds_written": 41.2,
-        "seconds_compared": 63.8,
-        "parity": {
-            "runtime": "llama.cpp in xllamacpp 2026.10.11549",
-            "prompts": "held_out",
-            "rows": 400,
-            "texts": 83,
-            "tokens_differ": [],
-            "tokens_differ_count": 0,
-            "limits": {},
-            "decisions": 400,
-            "equal_decisions": 0.9775,
-            "bound": 0.95,
-            "positions": 400,
-            "kl": 0.0041,
-            "kl_largest": 0.061,
-            "top1": 0.9825,
-            "version": {"accuracy": 0.905, "probability_of_right": 0.871},
-            "export": {"accuracy": 0.9, "probability_of_right": 0.868},
-            "refusals": [],
-        },
-        "details": {"types": {"F32": 121, "Q4_K": 144, "Q6_K": 25}, "fallbacks": {}, "notes": []},
-        "warnings": [],
-        "reward": {"version": 0.871, "export": 0.868, "change": -0.003},
-    },
-}
 FOUND = {"decisions": 120, "feedback": 96, "labels": 14, "rewards": 118, "steps": 40, "episodes": 9, "datasets": 2}
 AN_ERASURE = {
     "id": ERASURE,
@@ -546,21 +497,6 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "score_version": [Example(A_SCORING, 202, {"version": CHAMPION}, path={"id": SUITE})],
     "suites_scorings_retrieve": [Example(A_SCORING, path={"id": SCORING})],
     "versions_scores_list": [Example(page(A_SUITE_SCORE), path={"id": VERSION})],
-    "export_version": [
-        Example(AN_EXPORT | {"format": "merged", "options": {}}, 201, path={"id": VERSION}),
-        Example(
-            AN_EXPORT, 201, {"format": "gguf", "quantisation": "Q4_K_M"}, path={"id": VERSION}, name="for llama.cpp"
-        ),
-    ],
-    "versions_exports_list": [Example(page(A_READY_EXPORT), path={"id": VERSION})],
-    "exports_retrieve": [Example(A_READY_EXPORT, path={"id": EXPORT})],
-    "cancel_export": [
-        Example(
-            AN_EXPORT | {"id": QUEUED_EXPORT, "state": "failed", "error": "cancelled", "finished_at": MOMENT},
-            path={"id": QUEUED_EXPORT},
-        )
-    ],
-    "download_export": [Example("the archive filer-2-gguf-Q4_K_M.tar", path={"id": EXPORT}, media=TAR)],
     "erasures_list": [Example(page(AN_ERASURE | {"state": "succeeded", "progress": 1.0, "counts": FOUND}))],
     "start_erasure": [
         Example({"dry_run": True, "counts": FOUND}, 200, {"unit": "ann", "dry_run": True}, name="what would be found"),

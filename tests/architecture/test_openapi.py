@@ -75,6 +75,7 @@ from tools.factories import (
 )
 from tools.openapi import document_faults, example_faults, missing_examples, operations, schema_faults, shown
 from training import examples as training
+from training import export_examples
 from training.datasets import snapshot_ledger
 from workspaces import examples as workspaces_examples
 from workspaces.actors import system
@@ -324,8 +325,8 @@ def make_ledger(workspace):
         training.RUN: run.id,
         training.EVENT: RunEventFactory(run=run).id,
         training.SHADOW: shadow_of(agent, exported, decision).id,
-        training.EXPORT: ExportJobFactory(version=exported, state="ready", artifact=files).id,
-        training.QUEUED_EXPORT: ExportJobFactory(
+        export_examples.EXPORT: ExportJobFactory(version=exported, state="ready", artifact=files).id,
+        export_examples.QUEUED_EXPORT: ExportJobFactory(
             version=exported, format="lora", job=JobFactory(workspace=workspace, kind="training.export_version")
         ).id,
         workspaces_examples.ADMIN_EMAIL: MembershipFactory(workspace=workspace, role="admin").user.email,
@@ -400,7 +401,7 @@ def test_every_example_is_answered_as_it_shows(db, stories, operation_id, exampl
         assert answer.json()["error"]["code"] == refusal
         return
     assert answer.headers["Content-Type"].partition(";")[0] == example.media
-    if example.media == training.TAR:
+    if example.media == export_examples.TAR:
         assert tarfile.is_tarfile(io.BytesIO(b"".join(answer.streaming_content)))
         return
     if example.media == "text/csv":
