@@ -11,15 +11,18 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx
 
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written
+from models_registry.backends.llama_prompts import LEAST_SECONDS, cut_prompt
 from models_registry.backends.outbound import headers_of, http_client, timeout_of
 from models_registry.backends.writing import chat_body, read_chat, write_each
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 from models_registry.models import BackendKind, Capability
+from models_registry.prompts import Prompt
 
 AT_ONCE = 8
 MAX_TOKENS = 256
@@ -43,7 +46,9 @@ class OpenAIClient:
         """Raises as `score` does."""
 
         def ask(item: WriteItem) -> Written:
-            answer = call(endpoint, "POST", "/chat/completions", chat_body(endpoint, item), seconds)
+            prompt, left = _cut(endpoint, item, seconds)
+            item = replace(item, prompt=prompt)
+            answer = call(endpoint, "POST", "/chat/completions", chat_body(endpoint, item), left)
             return read_chat(endpoint, item, answer)
 
         return write_each(items, ask)
@@ -66,8 +71,20 @@ def _try(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
         return Score(None, error.message)
 
 
+def _cut(endpoint: Endpoint, item: ScoreItem | WriteItem, seconds: float) -> tuple[Prompt, float]:
+    """The prompt for a model of ours as our model server cuts it, and the seconds that are left. Others' models have
+    limits of their own, and are asked with all of it."""
+    if not endpoint.can(Capability.GRAMMAR):
+        return item.prompt, seconds
+    began = time.monotonic()
+    cut = cut_prompt(call, endpoint, item.prompt, item.max_prompt_tokens, seconds)
+    return cut, max(seconds - (time.monotonic() - began), LEAST_SECONDS)
+
+
 def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
-    answer = call(endpoint, "POST", "/chat/completions", _body(endpoint, item), seconds)
+    prompt, left = _cut(endpoint, item, seconds)
+    item = replace(item, prompt=prompt)
+    answer = call(endpoint, "POST", "/chat/completions", _body(endpoint, item), left)
     try:
         text = str(answer["choices"][0]["message"]["content"] or "")
     except (KeyError, IndexError, TypeError) as error:
@@ -138,7 +155,7 @@ def send(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) 
                 endpoint.url + path,
                 json=body,
                 headers=headers_of(endpoint),
-                timeout=timeout_of(endpoint, max(left, 0.05)),
+                timeout=timeout_of(endpoint, max(left, LEAST_SECONDS)),
             )
         except httpx.ReadTimeout as error:
             raise BackendTooSlow(f"{endpoint.name} did not answer within {seconds:g} s.") from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from models_registry.prompt_cut import cut_middle, find_gap, find_room_fault
 from training.engine.rows import Prompt
 
 PLAIN_TEMPLATE = (
@@ -20,15 +21,10 @@ PLAIN_TEMPLATE = (
 )
 """For a base without a chat template: roles as words, for it knows no tokens for them. A system prompt is `System:` and
 stands in front."""
-GAP = " ... "
-ROOM_FOR_GAP = 16
-"""Fewer prompt tokens than this are too few to spend some on a mark."""
 LONGEST = 4096
 """Tokens of a completion, at most, where the spec does not say."""
 MARGIN = 16
 """Tokens by which a chat that is rendered again may be longer."""
-LEAST_ROOM = 4
-"""Tokens that a system prompt must leave for what is asked."""
 SYSTEMS_KEPT = 256
 NO_SYSTEM_ROLE = (
     "the chat template knows no system role: the system prompt stands in front of the user's turn, with an empty line "
@@ -209,13 +205,9 @@ class PromptEncoder:
         text = self.harmless(system)
         tokens = len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else 0
         room = self.max_prompt_tokens - tokens
-        if text and room < LEAST_ROOM:
-            raise SystemPromptTooLong(
-                f"the system prompt has {tokens} tokens and leaves fewer than {LEAST_ROOM} of max_prompt_tokens "
-                f"{self.max_prompt_tokens} for what is asked: shorten it, or raise max_prompt_tokens to at least "
-                f"{tokens + LEAST_ROOM}"
-            )
-        gap = GAP if room >= ROOM_FOR_GAP else " "
+        if fault := find_room_fault(tokens, self.max_prompt_tokens):
+            raise SystemPromptTooLong(fault)
+        gap = find_gap(room)
         gap_tokens = len(self.tokenizer(gap, add_special_tokens=False)["input_ids"])
         return _Before(tokens, room, gap, gap_tokens, _shared(*self._probe(system)))
 
@@ -226,13 +218,8 @@ class PromptEncoder:
         return zip(texts, read, strict=True)
 
     def _cut(self, text: str, spans: Sequence[tuple[int, int]], system: str) -> str:
-        """The text, or its first and last tokens with a mark between them; of an odd number one more is first."""
         before = self._before(system)
-        if len(spans) <= before.room:
-            return text
-        room = before.room - before.gap_tokens
-        last = room // 2
-        return text[: spans[room - last - 1][1]].rstrip() + before.gap + text[spans[-last][0] :].lstrip()
+        return cut_middle(text, spans, room=before.room, gap=before.gap, gap_tokens=before.gap_tokens)
 
 
 def as_prompt(prompt: str | Prompt) -> Prompt:
