@@ -72,14 +72,17 @@ def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat
     return export
 
 
-def await_merged(*, by: Actor, version: ModelVersion, since: dt.datetime) -> ExportJob:
-    """The newest export of its merged weights, for a loop that looks again and again; a new one where there is none, or
-    where the newest ended without files before `since`, when the loop began. Raises Permanent where it ended so since
-    then."""
-    export = ExportJob.objects.filter(version=version, format=ExportFormat.MERGED).order_by("-id").first()
+def await_export(
+    *, by: Actor, version: ModelVersion, since: dt.datetime, format: str = ExportFormat.MERGED, **options: Any
+) -> ExportJob:
+    """Its newest export in this format with exactly these options, for a loop that looks again and again; a new one
+    where there is none, or where the newest ended without files before `since`, when the loop began. Raises Permanent
+    where it ended so since then."""
+    found = ExportJob.objects.filter(version=version, format=format, options_hash=hash_options(options))
+    export = found.order_by("-id").first()
     ended = export is not None and export.state in (ExportState.FAILED, ExportState.REFUSED)
     if export is None or (ended and export.created_at < since):
-        return start_export(by=by, version=version)
+        return start_export(by=by, version=version, format=format, **options)
     if ended:
         raise Permanent(f"exporting {version}: {export.error}")
     return export

@@ -22,8 +22,10 @@ from training.models import ExportJob
 from training.models.export import ExportFormat, ExportState
 from workspaces.errors import InvalidInput
 
+LOCAL = "http://127.0.0.1:11434"
 WRITES_SECONDS = 600.0
 """For a whole upload, or for making the model."""
+CHECK_SECONDS = 5.0
 
 
 class OllamaRefused(InvalidInput):
@@ -84,6 +86,12 @@ def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str =
     return Deployed(name, digest, profile.as_plain(positions))
 
 
+def check_server(host: str) -> None:
+    """Whether one answers there. Raises OllamaRefused, InvalidInput where the client's package is missing."""
+    with _client(host, CHECK_SECONDS) as client:
+        client.list()
+
+
 def list_models(host: str) -> list[dict[str, Any]]:
     """`name`, `digest` and `size` in bytes of each, by name. Raises OllamaRefused."""
     with _client(host) as client:
@@ -112,7 +120,7 @@ def _template_of(export: ExportJob) -> dict[str, Any]:
 
 
 @contextmanager
-def _client(host: str) -> Iterator[Any]:
+def _client(host: str, seconds: float = WRITES_SECONDS) -> Iterator[Any]:
     """Its faults as OllamaRefused. Raises InvalidInput where the client's package is missing."""
     if find_spec("ollama") is None:
         raise InvalidInput(f"The package ollama is not installed: {INSTALL}.")
@@ -120,7 +128,7 @@ def _client(host: str) -> Iterator[Any]:
     import ollama
 
     try:
-        with closing(ollama.Client(host, timeout=WRITES_SECONDS)) as client:
+        with closing(ollama.Client(host, timeout=seconds)) as client:
             yield client
     except ollama.ResponseError as error:
         raise OllamaRefused(f"Ollama at {host} refused: {error.error} ({error.status_code}).") from error

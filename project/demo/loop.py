@@ -23,7 +23,7 @@ from models_registry.promotion import stop_experiment
 from project.demo.passages import Passage
 from project.demo.report import build_report
 from project.demo.world import load_world
-from training.exports import await_merged
+from training.exports import await_export
 from training.loops import recipes
 from training.loops.agent_loop import SEED_LABELS, AgentLoop
 from training.loops.labelled import Example
@@ -148,7 +148,7 @@ class DemoLoop(AgentLoop):
         return run.produced_version
 
     def _export(self, progress: Progress) -> None:
-        export = await_merged(by=self.by, version=self._trained(), since=self.context.created_at)
+        export = await_export(by=self.by, version=self._trained(), since=self.context.created_at)
         if export.state != ExportState.READY:
             raise progress.wait("exporting merged weights")
 

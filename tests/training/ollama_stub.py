@@ -19,7 +19,10 @@ PARAMETERS = {"num_ctx", "num_thread", "temperature", "num_predict"}
 
 
 class OllamaStub:
-    """`models`: by name what it was made with, and the number of tensors of its file."""
+    """`models`: by name what it was made with, and the number of tensors of its file. `refuses`: why it makes none, ""
+    where it does."""
+
+    refuses = ""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.models = folder, dict[str, dict[str, Any]]()
@@ -77,6 +80,8 @@ class OllamaStub:
         return 201, {}
 
     def create(self, asked: dict[str, Any]) -> tuple[int, Any]:
+        if self.refuses:
+            return 500, {"error": self.refuses}
         if unknown := set(asked) - FIELDS or set(asked.get("parameters", {})) - PARAMETERS:
             return 400, {"error": f"unknown: {sorted(unknown)}"}
         (digest,) = asked["files"].values()

@@ -24,7 +24,7 @@ from tests.engine_task import labelled
 from tools.factories import ArtifactFactory, DatasetSnapshotFactory, ModelVersionFactory, TrainingRunFactory, put_rows
 from training import export_plans, exports
 from training.engine import export_formats
-from training.exports import await_merged, start_export
+from training.exports import await_export, start_export
 from training.models import ExportJob
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
@@ -216,14 +216,14 @@ def test_a_queued_export_is_cancelled_and_may_be_asked_for_again(api: Any, agent
 @pytest.mark.parametrize("state", ["failed", "refused"])
 def test_a_loop_does_not_ask_again_for_what_ended_under_it(agent: Any, by: Any, state: str) -> None:
     version = ModelVersionFactory(registered_model=agent.registered_model)
-    export = await_merged(by=by, version=version, since=timezone.now())
-    assert await_merged(by=by, version=version, since=timezone.now()) == export
+    export = await_export(by=by, version=version, since=timezone.now())
+    assert await_export(by=by, version=version, since=timezone.now()) == export
     began = export.created_at
     ExportJob.objects.filter(id=export.id).update(state=state, error="0.5 decide so", report={"parity": {}})
     with pytest.raises(Permanent, match="exporting filer:1"):
-        await_merged(by=by, version=version, since=began)
+        await_export(by=by, version=version, since=began)
     assert ExportJob.objects.count() == 1
-    assert await_merged(by=by, version=version, since=timezone.now()) != export  # a loop that began later
+    assert await_export(by=by, version=version, since=timezone.now()) != export  # a loop that began later
 
 
 @pytest.mark.django_db

@@ -25,18 +25,21 @@ def run_full_pipeline(
     only_new: bool = False,
     deploy: str = "",
     deploy_ollama: bool = False,
+    quantisation: str = "",
+    ollama_host: str = "",
     workspace: str = "",
     wait: bool = True,
 ) -> dict[str, Any]:
     """Starts a pipeline on the running instance, waits for its end, and returns its report (docs/pipeline.md).
 
     `agent` and `workspace` are slugs; the workspace may be left out where there is only one. The others are as of
-    `manage.py pipeline`: `settings` are fields of the engine's spec, `deploy` is "", "experiment" or "champion".
+    `manage.py pipeline`: `settings` are fields of the engine's spec, `deploy` is "", "experiment" or "champion",
+    `quantisation` and `ollama_host` go with `deploy_ollama`.
     Progress goes to standard error. With `wait=False` it returns {"pipeline", "job"} at once.
     Outside Django it sets Django up, with DJANGO_SETTINGS_MODULE or else the project's own settings.
 
     Raises InvalidPipeline, whose `faults` name every reason, before anything starts; PipelineFailed where it ended
-    without a version. Ctrl-C cancels it.
+    before its last stage. Ctrl-C cancels it.
     """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     import django
@@ -59,6 +62,8 @@ def run_full_pipeline(
         only_new=only_new,
         deploy=deploy,
         deploy_ollama=deploy_ollama,
+        quantisation=quantisation,
+        ollama_host=ollama_host,
     )
     found = find_agent(agent, workspace)
     job = start_pipeline(by=system(found.workspace), agent=found, plan=plan)

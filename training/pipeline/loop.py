@@ -1,4 +1,4 @@
-"""A pipeline as a list of stages: rewards, dataset and run, evaluation, export, deployment.
+"""A pipeline as a list of stages: rewards, dataset and run, evaluation, export, deployment, Ollama.
 
 Called by `training.pipeline.services`; `training.pipeline.report` reads what the stages left. Each stage does what is
 still missing: its dataset is found by the pipeline's name, its run by the dataset.
@@ -18,18 +18,20 @@ from jobs.errors import JobCancelled, Permanent
 from jobs.models import JobState
 from models_registry.models import ModelVersion
 from training.errors import EmptyDataset, InvalidRun
-from training.exports import await_merged
+from training.exports import await_export
 from training.freezing import freeze_rows
 from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetSnapshot, SuiteScore, TrainingRun
-from training.models.export import ExportState
+from training.models.export import ExportFormat, ExportState
+from training.ollama import Deployed
 from training.pipeline.deployment import Deployment, deploy_version
 from training.pipeline.stored import StoredPipeline
+from training.pipeline.to_ollama import deploy_to_ollama
 from training.run_states import RunState
 from training.runs import start_run
 from training.suites.services import find_suites, start_scoring
 from workspaces.actors import system
-from workspaces.errors import FieldFault
+from workspaces.errors import FieldFault, InvalidInput
 
 
 class PipelineLoop:
@@ -44,6 +46,7 @@ class PipelineLoop:
         self.name = self.stored.name
         self.by = replace(system(context.workspace), name=self.stored.requested_by)
         self.deployment: Deployment | None = None
+        self.ollama: Deployed | None = None
 
     def advance(self) -> None:
         stages = (
@@ -52,8 +55,10 @@ class PipelineLoop:
             Stage(0.25, self._freeze),
             Stage(0.85, self._train),
             Stage(0.90, self._evaluate),
-            Stage(0.98, self._export),
-            Stage(1.00, self._deploy),
+            Stage(0.95, self._export),
+            Stage(0.96, self._deploy),
+            Stage(0.98, self._export_gguf),
+            Stage(1.00, self._deploy_to_ollama),
         )
         run_stages(self.context, stages)
 
@@ -141,13 +146,35 @@ class PipelineLoop:
 
     def _export(self, progress: Progress) -> None:
         version = self._produced()
-        export = await_merged(by=self.by, version=version, since=self.context.created_at)
+        export = await_export(by=self.by, version=version, since=self.context.created_at)
         if export.state != ExportState.READY:
             raise progress.wait(f"exporting {version}", done=0.5)
 
     def _deploy(self, _: Progress) -> None:
         wanted = self.stored.prepared.plan.deploy
         self.deployment = deploy_version(by=self.by, version=self._produced(), wanted=wanted, name=self.name)
+
+    def _export_gguf(self, progress: Progress) -> None:
+        plan, version = self.stored.prepared.plan, self._produced()
+        if not plan.deploy_ollama:
+            return
+        since, options = self.context.created_at, {"quantisation": plan.quantisation}
+        try:
+            export = await_export(by=self.by, version=version, since=since, format=ExportFormat.GGUF, **options)
+        except InvalidInput as error:
+            raise Permanent(f"exporting {version} as GGUF: {tell_faults(error.faults) or error.message}") from error
+        if export.state != ExportState.READY:
+            raise progress.wait(f"exporting {version} as GGUF {plan.quantisation}", done=0.5)
+
+    def _deploy_to_ollama(self, progress: Progress) -> None:
+        plan, version = self.stored.prepared.plan, self._produced()
+        if not plan.deploy_ollama:
+            return
+        progress.report(f"making a model of {version} in Ollama", done=0.0)
+        try:
+            self.ollama = deploy_to_ollama(version, quantisation=plan.quantisation, host=plan.ollama_host)
+        except InvalidInput as error:
+            raise Permanent(f"{version} is not in Ollama: {error.message}") from error
 
 
 def tell_faults(faults: Sequence[FieldFault]) -> str:

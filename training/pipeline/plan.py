@@ -28,6 +28,7 @@ from training.freezing import REWARDED, find_faults
 from training.label_preview import preview_labels
 from training.label_rows import LabelQuestion
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot
+from training.pipeline.to_ollama import choose_host, choose_quantisation, find_target_faults
 from training.rows_of.shapes import shape_of
 from training.runs import RunPlan, check_plan
 from training.selection import ALL, Filters
@@ -36,12 +37,9 @@ from workspaces.errors import FieldFault
 EXPERIMENT, CHAMPION = "experiment", "champion"
 DEPLOYMENTS = (EXPERIMENT, CHAMPION)
 HELD_OUT_SHARE = 0.2
+OLLAMA = ("deploy_ollama", "quantisation", "ollama_host")
 TEXT_TOKENS, TEMPLATE_TOKENS = 128, 64
 """Of completions of a new tiny model, as `manage.py train` has it, and room for the chat template."""
-NO_OLLAMA = (
-    "cannot be done yet: export the version as GGUF on its page, then run manage.py ollama deploy",
-    "leave it out; the report names the folder of the export",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +48,8 @@ class PipelinePlan:
     own base where there is no version. `rows`: a kind of rows that the method learns from; "" for the one that fits the
     agent's actions. `settings`: fields of the engine's spec over the defaults. `held_out`: the share in [0, 0.5] that
     the run does not learn from. `deploy`: what may be done with the version where the evidence allows it.
+    `deploy_ollama`: at the end its GGUF becomes a model of the Ollama server `ollama_host` ("": OLLAMA_HOST, else the
+    local one), in this `quantisation` ("": the one for this machine's memory).
     """
 
     method: str
@@ -61,10 +61,13 @@ class PipelinePlan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     deploy: str = ""
     deploy_ollama: bool = False
+    quantisation: str = ""
+    ollama_host: str = ""
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON, without what no started pipeline has."""
-        plain = {name: value for name, value in asdict(self).items() if name not in ("filters", "deploy_ollama")}
+        """As JSON, without Ollama's part where it is not asked for."""
+        left_out = {"filters"} if self.deploy_ollama else {"filters", *OLLAMA}
+        plain = {name: value for name, value in asdict(self).items() if name not in left_out}
         return plain | {"filters": self.filters.as_plain()}
 
     @classmethod
@@ -120,7 +123,14 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
     were right, the run's own check says before dataset and run are made."""
     faults: list[FieldFault] = []
     if plan.deploy_ollama:
-        faults.append(FieldFault("deploy_ollama", *NO_OLLAMA))
+        plan = replace(
+            plan,
+            quantisation=plan.quantisation or choose_quantisation(),
+            ollama_host=plan.ollama_host or choose_host(),
+        )
+    elif plan.quantisation or plan.ollama_host:
+        field = "quantisation" if plan.quantisation else "ollama_host"
+        faults.append(FieldFault(field, "says nothing without deploy_ollama", "deploy_ollama too, or neither"))
     if plan.deploy and plan.deploy not in DEPLOYMENTS:
         faults.append(FieldFault("deploy", f"{plan.deploy!r} is unknown", " or ".join(DEPLOYMENTS)))
     if plan.method not in TRAINING:
@@ -132,6 +142,8 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
         faults.append(FieldFault("agent", f"{agent.slug} has no version", "an agent with a prompt"))
     defaults = find_defaults(agent.workspace, [agent])[agent.id]
     base_version, base_model = _find_base(agent, plan, defaults, faults)
+    if plan.deploy_ollama:
+        faults += find_target_faults(base_version, quantisation=plan.quantisation, host=plan.ollama_host)
     kind = _find_kind(plan, version, faults)
     if kind is not None:
         held_out = plan.held_out or None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from models_registry.artifacts import artifact_path
 from models_registry.gates import read_gate
 from models_registry.models import GateVerdict, ModelVersion
 from training.models import ExportJob, SuiteScore, TrainingRun
+from training.ollama import Deployed
 from training.pipeline.deployment import Deployment
 from training.pipeline.stored import StoredPipeline
 
 
-def build_report(stored: StoredPipeline, deployment: Deployment) -> dict[str, Any]:
+def build_report(stored: StoredPipeline, deployment: Deployment, ollama: Deployed | None) -> dict[str, Any]:
     """Of one whose stages are all done (docs/pipeline.md)."""
     run = stored.find_run()
     assert run is not None and run.produced_version is not None
@@ -32,6 +34,7 @@ def build_report(stored: StoredPipeline, deployment: Deployment) -> dict[str, An
         "gate": {"passed": gate.passed, "verdicts": [_verdict(one) for one in gate.verdicts]},
         "export": _export(stored.find_export(version), version),
         "deployment": {"asked": stored.prepared.plan.deploy, **deployment.as_plain()},
+        "ollama": {**asdict(ollama), "host": stored.prepared.plan.ollama_host} if ollama is not None else None,
     }
 
 

@@ -63,7 +63,7 @@ def start_pipeline(*, by: Actor, agent: Agent, plan: PipelinePlan) -> Job:
     # A simultaneous request waits here, and finds the first one's job.
     Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
     prepared = prepare_pipeline(agent, plan)
-    same = {"payload__agent": agent.slug, "payload__plan": plan.as_plain()}
+    same = {"payload__agent": agent.slug, "payload__plan": prepared.plan.as_plain()}
     under_way = find_pipelines(by.workspace).filter(state__in=UNDER_WAY, **same).first()
     if under_way is not None:
         return under_way
@@ -102,7 +102,7 @@ def run_pipeline(context: JobContext) -> dict[str, Any] | None:
     loop = PipelineLoop(context)
     loop.advance()
     assert loop.deployment is not None
-    report = build_report(loop.stored, loop.deployment)
+    report = build_report(loop.stored, loop.deployment, loop.ollama)
     with context.fenced():
         context.progress(1.0, f"{report['version']}. {loop.deployment.because}")
         context.complete(report)
@@ -120,15 +120,15 @@ def end_with_job(job: Job) -> None:
         with suppress(RunOver):  # it ended by itself in this moment
             cancel_run(by=system(job.workspace), run=run)
     elif run.produced_version is not None:
-        export = stored.find_export(run.produced_version)
-        if export is not None and export.state == ExportState.QUEUED and export.job_id is not None:
-            with suppress(AlreadyFinished):
-                request_cancel(job_id=export.job_id)
+        for export in (stored.find_export(run.produced_version), stored.find_gguf(run.produced_version)):
+            if export is not None and export.state == ExportState.QUEUED and export.job_id is not None:
+                with suppress(AlreadyFinished):
+                    request_cancel(job_id=export.job_id)
 
 
 def follow_pipeline(job: Job, *, console: Console) -> dict[str, Any]:
     """Waits for its end, with progress on `console`, and returns its report. Ctrl-C cancels it and is raised again.
-    Raises PipelineFailed."""
+    Raises PipelineFailed, which says where there is a version nevertheless."""
     try:
         ended = follow_job(
             lambda: Job.objects.filter(id=job.id).first(), console=console, title="pipeline", stage=_stage
@@ -140,7 +140,14 @@ def follow_pipeline(job: Job, *, console: Console) -> dict[str, Any]:
         raise
     if ended is None or ended.state != JobState.SUCCEEDED:
         reason = (ended.error or ended.message) if ended is not None else "its job is gone"
-        raise PipelineFailed(f"{job.payload['pipeline']} ended without a version: {reason}")
+        run = (
+            TrainingRun.objects.filter(workspace=job.workspace, dataset__name=job.payload["pipeline"])
+            .order_by("-id")
+            .first()
+        )
+        version = run.produced_version if run is not None else None
+        how = f"made {version} and ended before its last stage" if version is not None else "ended without a version"
+        raise PipelineFailed(f"{job.payload['pipeline']} {how}: {reason}")
     return dict(ended.result or {})
 
 

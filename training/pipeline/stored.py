@@ -84,3 +84,10 @@ class StoredPipeline:
         """The newest of its merged exports."""
         found = ExportJob.objects.filter(version=version, format=ExportFormat.MERGED).select_related("artifact", "job")
         return found.order_by("-id").first()
+
+    def find_gguf(self, version: ModelVersion) -> ExportJob | None:
+        """The newest of its exports for Ollama; none where that is not asked for."""
+        plan = self.prepared.plan
+        found = ExportJob.objects.filter(version=version, format=ExportFormat.GGUF)
+        found = found.filter(options__quantisation=plan.quantisation).select_related("artifact", "job")
+        return found.order_by("-id").first() if plan.deploy_ollama else None

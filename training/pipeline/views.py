@@ -101,6 +101,7 @@ def _show(request: PageRequest, job: Job) -> dict[str, Any]:
         "run": run,
         "version": version,
         "export": stored.find_export(version) if version is not None else None,
+        "gguf": stored.find_gguf(version) if version is not None else None,
         "deployment": read_deployment(version) if version is not None else None,
         "state": "stopping" if job.cancel_requested and not job.is_terminal else job.state,
         "cancellable": not job.is_terminal and not job.cancel_requested,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from models_registry.artifacts import verify_artifact
 from models_registry.models import Experiment, GateVerdict
 from models_registry.services import get_champion
 from tests.engine_task import labelled
+from tests.training.ollama_stub import OllamaStub
 from tests.work import work_until_over
 from tools.factories import OPTIONS, AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 from training.datasets import import_labelled
@@ -37,12 +39,20 @@ from workspaces.actors import system
 from workspaces.models import AuditEntry
 
 ROOT = Path(__file__).resolve().parents[3]
+NOBODY = "http://127.0.0.1:1"
 NEW = "leave it out to start a new one"
 QUICK = {
     "optimiser": {"learning_rate": 5e-3, "epochs": 2, "batch_size": 32},
     "lora": {"r": 4, "alpha": 8},
     "threads": 1,
 }
+
+
+@pytest.fixture
+def ollama(tmp_path: Path) -> Iterator[OllamaStub]:
+    stub = OllamaStub(tmp_path)
+    yield stub
+    stub.close()
 
 
 def decide(agent: Any, rows: list[dict[str, Any]], **fields: Any) -> None:
@@ -71,15 +81,18 @@ def refused(*arguments: str) -> tuple[int, str]:
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_one_call_leads_from_decisions_to_an_exported_version(
-    agent: Any, by: Any, base_version: Any, admin: Any, page_client: Any
+    agent: Any, by: Any, base_version: Any, admin: Any, page_client: Any, ollama: OllamaStub
 ) -> None:
-    """Cancelled on the way, and resumed from Python, which waits while a worker works."""
+    """Cancelled on the way, and resumed from Python, which waits while a worker works. It ends in Ollama, which is away
+    when it comes there first."""
     decide(agent, labelled(16, 3))
     heldout = import_labelled(by=by, agent=agent, name="held-out rows", rows=labelled(30, 2))
     suite = create_suite(by=by, agent=agent, plan=SuitePlan("fixed", heldout))
-    told = ask("--method", "grpo", "--set", json.dumps(QUICK), "--detach")
+    into_ollama = ("--deploy-ollama", "--ollama-host", ollama.url, "--quantization", "Q8_0")
+    plan = ("--method", "grpo", "--set", json.dumps(QUICK), *into_ollama, "--detach")
+    told = ask(*plan)
     job = Job.objects.get(id=told["job"])
-    assert ask("--method", "grpo", "--set", json.dumps(QUICK), "--detach") == told  # it is under way
+    assert ask(*plan) == told  # it is under way
     for _ in range(200):
         work_a_little()
         if TrainingRun.objects.exists():
@@ -94,7 +107,12 @@ def test_one_call_leads_from_decisions_to_an_exported_version(
 
     again = ask("--resume", "--detach")
     assert again["pipeline"] == told["pipeline"] and again["job"] != told["job"]
+    ollama.refuses = "no space left on device"
     ended = work_until_over(Job.objects.get(id=again["job"]))
+    assert ended.state == JobState.DEAD and "filer:2 is not in Ollama" in ended.error and ollama.refuses in ended.error
+    assert ollama.models == {} and AuditEntry.objects.filter(action="export.started").count() == 2
+    ollama.refuses = ""
+    ended = work_until_over(Job.objects.get(id=ask("--resume", "--detach")["job"]))
     assert ended.state == JobState.SUCCEEDED, ended.error
     report = ended.result
     version = TrainingRun.objects.get(state="succeeded").produced_version
@@ -109,14 +127,18 @@ def test_one_call_leads_from_decisions_to_an_exported_version(
     assert (report["deployment"]["asked"], report["deployment"]["done"]) == ("", "")
     assert get_champion(agent.registered_model) == base_version and not Experiment.objects.exists()
     assert refused("--resume") == (2, f"--resume: the newest pipeline of filer is done; expected: {NEW}\n")
-    assert AuditEntry.objects.filter(action__startswith="pipeline.").count() == 3
+    assert AuditEntry.objects.filter(action__startswith="pipeline.").count() == 4
+    assert AuditEntry.objects.filter(action="export.started").count() == 2  # neither is made again
+    made = ollama.models[report["ollama"]["name"]]
+    assert report["ollama"]["name"] == f"{version}-q8_0" and made["digest"] == report["ollama"]["digest"]
     client, pages = page_client(admin), agent.workspace.slug
     shown = client.get(reverse("pages:pipeline", args=[pages, told["job"]]), follow=True).content.decode()
-    assert all(part in shown for part in (str(version), "48 logged rows", "Filer grpo", "ready"))
+    assert all(part in shown for part in (str(version), "48 logged rows", "Filer grpo", "ready", f"at {ollama.url}"))
+    assert report["ollama"]["name"] in shown
     own = reverse("pages:run", args=[pages, report["run"]])
     assert told["pipeline"] in client.get(own).content.decode()
     end_with_job(ended)  # nothing is left to cancel
-    assert ExportJob.objects.get().state == "ready"
+    assert set(ExportJob.objects.values_list("format", "state")) == {("merged", "ready"), ("gguf", "ready")}
 
 
 def work_a_little() -> None:
@@ -165,6 +187,8 @@ class TestRefusals:
                     "--method",
                     "grpo",
                     "--deploy-ollama",
+                    "--ollama-host",
+                    NOBODY,
                     "--deploy",
                     "everywhere",
                     "--model",
@@ -173,11 +197,15 @@ class TestRefusals:
                     "text",
                 ),
                 [
-                    "--deploy-ollama: cannot be done yet",
                     "--deploy: 'everywhere' is unknown",
                     "--model: Model filer has no version 9",
+                    "--deploy-ollama: Ollama at http://127.0.0.1:1 does not answer: ConnectionError; expected: an",
                     "--agent: it has no decisions yet",
                 ],
+            ),
+            (
+                ("--method", "grpo", "--quantization", "Q8_0"),
+                ["--quantization: says nothing without deploy_ollama", "--agent: it has no decisions yet"],
             ),
             (
                 ("--method", "reward_model"),
@@ -253,8 +281,10 @@ class TestRefusals:
 
     def test_python_is_told_the_same(self, agent: Any) -> None:
         with pytest.raises(InvalidPipeline) as told:
-            run_full_pipeline(agent="filer", method="astrology", deploy_ollama=True)
-        assert [fault.field for fault in told.value.faults] == ["deploy_ollama", "method", "model"]
+            run_full_pipeline(
+                agent="filer", method="astrology", deploy_ollama=True, quantisation="Q9", ollama_host=NOBODY
+            )
+        assert [fault.field for fault in told.value.faults] == ["method", "model", "quantisation", "deploy_ollama"]
         with pytest.raises(InvalidPipeline, match="cannot start"):
             run_full_pipeline(agent="nobody", method="grpo")
         assert not Job.objects.exists()

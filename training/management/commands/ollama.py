@@ -18,7 +18,6 @@ from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 
 NEEDS = {"deploy": ("model",), "list": (), "switch": ("name", "to"), "delete": ("name",)}
-LOCAL = "http://127.0.0.1:11434"
 
 
 class Command(UncheckedCommand):
@@ -43,7 +42,9 @@ class Command(UncheckedCommand):
             "--output", type=Path, help=f"deploy: a folder for {PROFILE_FILE}, with the server's variables"
         )
         parser.add_argument(
-            "--host", default=os.environ.get("OLLAMA_HOST") or LOCAL, help="the server (OLLAMA_HOST, else %(default)s)"
+            "--host",
+            default=os.environ.get("OLLAMA_HOST") or ollama.LOCAL,
+            help="the server (OLLAMA_HOST, else %(default)s)",
         )
         parser.add_argument("--workspace", help="deploy: slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")

@@ -14,9 +14,11 @@ from decisions.models import Agent
 from jobs.following import EXIT_INTERRUPTED
 from jobs.models import Job, JobState
 from models_registry.backends.model_server import is_reachable
+from training.engine.export_formats import QUANTISATIONS
 from training.engine.methods import HELP, RowKind
 from training.errors import InvalidPipeline, PipelineFailed
 from training.management.filters import add_filters, read_filters
+from training.ollama import LOCAL
 from training.pipeline.plan import DEPLOYMENTS, HELD_OUT_SHARE, PipelinePlan
 from training.pipeline.services import find_agent, find_pipelines, follow_pipeline, resume_pipeline, start_pipeline
 from training.selection import Filters
@@ -25,19 +27,32 @@ from workspaces.commands import EXIT_BAD_INPUT, UncheckedCommand
 from workspaces.errors import FieldFault
 
 EXIT_NOT_DEPLOYED, EXIT_NO_RESULT = 1, 3
-FLAGS = ("agent", "method", "model", "rows", "held_out", "deploy", "deploy_ollama", "resume", "set")
-OTHER_NAMES = {"base_version": "model", "base_model": "model", "memory": "model", "disk": "model", "dataset": "rows"}
+FLAGS = (
+    "agent", "method", "model", "rows", "held_out", "deploy", "deploy_ollama", "quantization", "ollama_host", "resume",
+    "set",
+)  # fmt: skip
+OTHER_NAMES = {
+    "base_version": "model",
+    "base_model": "model",
+    "memory": "model",
+    "disk": "model",
+    "dataset": "rows",
+    "quantisation": "quantization",
+}
 """Flags by the names that a run's plan gives to the same."""
+PLANNED = ("model", "rows", "only_new", "held_out", "deploy", "deploy_ollama", "ollama_host")
+"""What is a field of the plan as it is."""
 
 
 class Command(UncheckedCommand):
     help = (
         "Runs the whole loop by one call: brings an agent's rewards up to date, freezes its decisions, trains on them, "
         "evaluates and exports the new version and, with --deploy, tries it on live traffic or promotes it where the "
-        "evidence allows that. Needs a running instance (make run), which finishes it if this command is detached. "
+        "evidence allows that; with --deploy-ollama it makes a model of it in Ollama. Needs a running instance (make "
+        "run), which finishes it if this command is detached. "
         "Exit codes: 0 done, and deployed if asked; 1 done, but the evidence does not allow the deployment; 2 an "
-        "argument is invalid (every fault is named, nothing is started); 3 it ended without a version; 130 interrupted "
-        "and cancelled; --resume takes it up with the same rows."
+        "argument is invalid (every fault is named, nothing is started); 3 it ended before its last stage; 130 "
+        "interrupted and cancelled; --resume takes it up with the same rows."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -65,7 +80,20 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--deploy", default="", help=f"{' or '.join(DEPLOYMENTS)}, where the evidence allows it; by default neither"
         )
-        parser.add_argument("--deploy-ollama", action="store_true", help="refused: there is no export to Ollama yet")
+        parser.add_argument(
+            "--deploy-ollama", action="store_true", help="at the end, make a model of its GGUF in Ollama"
+        )
+        parser.add_argument(
+            "--quantization",
+            choices=QUANTISATIONS,
+            default="",
+            help="of that GGUF; by default the one recommended for this machine's memory",
+        )
+        parser.add_argument(
+            "--ollama-host",
+            default="",
+            help=f"the server, as the workers reach it (OLLAMA_HOST, else {LOCAL}); only with --deploy-ollama",
+        )
         parser.add_argument(
             "--resume", action="store_true", help="resume the agent's newest pipeline that was cancelled or died"
         )
@@ -104,8 +132,9 @@ class Command(UncheckedCommand):
         if not isinstance(changes, dict):
             faults.append(FieldFault("set", "is no JSON object", "fields of the spec"))
         plan = PipelinePlan(
-            **{name: options[name] for name in ("model", "rows", "only_new", "held_out", "deploy", "deploy_ollama")},
+            **{name: options[name] for name in PLANNED},
             method=options["method"] or "",
+            quantisation=options["quantization"],
             filters=read_filters(options),
             settings=changes if isinstance(changes, dict) else {},
         )
@@ -151,6 +180,8 @@ class Command(UncheckedCommand):
                 f"Deployed     {deployment['done'] or 'no'}; the evidence allows: "
                 + (" or ".join(deployment["allowed"]) or "neither experiment nor promotion"),
             ]
+            if (made := report["ollama"]) is not None:
+                lines.append(f"Ollama       {made['name']} at {made['host']}")
             self.stdout.write("\n".join(lines))
         if deployment["asked"] and deployment["done"] != deployment["asked"]:
             sys.exit(EXIT_NOT_DEPLOYED)

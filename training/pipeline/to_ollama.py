@@ -1,0 +1,54 @@
+"""The end of a pipeline that was asked for it: the version as GGUF, and a model of an Ollama server made of that."""
+
+from __future__ import annotations
+
+import os
+
+from models_registry.models import ModelVersion
+from training import ollama
+from training.engine.export_formats import (
+    QUANTISATIONS,
+    Format,
+    find_missing_packages,
+    recommend_quantisation,
+)
+from training.export_plans import find_obstacles
+from training.hardware import this_machine
+from training.hosting import PROFILES, STANDARD
+from workspaces.errors import FieldFault, InvalidInput
+
+
+def choose_quantisation() -> str:
+    """For this machine's memory."""
+    return recommend_quantisation(this_machine().memory_bytes)
+
+
+def choose_host() -> str:
+    return os.environ.get("OLLAMA_HOST") or ollama.LOCAL
+
+
+def find_target_faults(base: ModelVersion | None, *, quantisation: str, host: str) -> list[FieldFault]:
+    """Why a version that is trained from `base` (None: from a model outside the registry) could not end in the Ollama
+    server there: packages, a shape that GGUF does not take, disk, or no server that answers."""
+    faults = []
+    if quantisation not in QUANTISATIONS:
+        faults.append(FieldFault("quantisation", f"{quantisation!r} is unknown", ", ".join(QUANTISATIONS)))
+    if base is not None and base.artifact is not None:
+        reasons = [fault.reason for fault in find_obstacles(base, Format.GGUF)]
+    else:
+        reasons = find_missing_packages(Format.GGUF)
+    try:
+        ollama.check_server(host)
+    except InvalidInput as error:
+        reasons.append(error.message.removesuffix("."))
+    return [
+        *faults,
+        *(FieldFault("deploy_ollama", reason, "an Ollama server and the extra export") for reason in reasons),
+    ]
+
+
+def deploy_to_ollama(version: ModelVersion, *, quantisation: str, host: str) -> ollama.Deployed:
+    """Of its ready GGUF a model with the standard hosting profile; one of the same name is replaced. Raises
+    InvalidInput."""
+    export = ollama.find_gguf(version, quantisation)
+    return ollama.deploy(host, export=export, profile=PROFILES[STANDARD])
