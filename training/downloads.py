@@ -32,11 +32,12 @@ def _texts_for(export: ExportJob) -> Mapping[str, str]:
         return {}
     details = export.report.get("details", {})
     template = details.get("ollama", {}).get("template", "")
-    modelfile = write_modelfile(asks, FROM[export.format].format(**export.options), template)
+    source = FROM[export.format].format(**export.options)
     if export.format != ExportFormat.GGUF:
-        return {MODELFILE: modelfile}
-    profile = json.dumps(PROFILES[STANDARD].as_plain(details.get("positions")), indent=2) + "\n"
-    return {MODELFILE: modelfile, PROFILE_FILE: profile}
+        return {MODELFILE: write_modelfile(asks, source, template)}
+    profile = PROFILES[STANDARD].as_plain(details.get("positions"), asks.max_prompt_tokens)
+    modelfile = write_modelfile(asks, source, template, profile["context"])
+    return {MODELFILE: modelfile, PROFILE_FILE: json.dumps(profile, indent=2) + "\n"}
 
 
 def answer_download(request: HttpRequest | Request, *, by: Actor, export: ExportJob) -> HttpResponseBase:

@@ -37,14 +37,16 @@ class HostingProfile:
             "OLLAMA_FLASH_ATTENTION": "1" if self.flash_attention else "0",
         }
 
-    def as_plain(self, positions: int | None = None) -> dict[str, Any]:
-        """What `hosting_profile.json` holds."""
+    def as_plain(self, positions: int | None = None, max_prompt_tokens: int | None = None) -> dict[str, Any]:
+        """What `hosting_profile.json` holds. `max_prompt_tokens`: training left out the middle of longer prompts, which
+        Ollama does not do (docs/export.md)."""
         return {
             "name": self.name,
             "parallel": self.parallel,
             "context": self.parameters(positions)["num_ctx"],
             "threads": self.threads,
             "flash_attention": self.flash_attention,
+            "max_prompt_tokens": max_prompt_tokens,
             "parameters": self.parameters(positions),
             "environment": self.environment(),
         }

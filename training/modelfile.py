@@ -22,18 +22,25 @@ class Version(Protocol):
     def temperature(self) -> float: ...
     @property
     def max_completion_tokens(self) -> int: ...
+    @property
+    def max_prompt_tokens(self) -> int: ...
 
 
-def write_modelfile(version: Version, source: str = ".", template: str = "") -> str:
+def write_modelfile(version: Version, source: str = ".", template: str = "", context: int | None = None) -> str:
     """Asks as the gateway does under this version of the agent: its temperature, its longest answer, its system prompt.
-    `source` is the folder itself or a file in it, `template` the chat template in Go where there is one. A system
-    prompt that Ollama's parser would end too early is left out, and a comment says so."""
+    `source` is the folder itself or a file in it, `template` the chat template in Go where there is one, `context` the
+    tokens of prompt and answer together, None to leave them to Ollama. The longest prompt of training is a comment:
+    Ollama has no parameter for it. A system prompt that Ollama's parser would end too early is left out, and a comment
+    says so."""
     lines = [
         f"# as {version} asks",
+        f"# trained on prompts of up to {version.max_prompt_tokens} tokens: longer ones were read without their middle",
         f"FROM {source}",
         f"PARAMETER temperature {version.temperature:g}",
         f"PARAMETER num_predict {version.max_completion_tokens}",
     ]
+    if context is not None:
+        lines.append(f"PARAMETER num_ctx {context}")
     if template:
         lines.append(f"TEMPLATE {_QUOTES}{template}{_QUOTES}")
     if version.system_prompt and _fits(version.system_prompt):

@@ -60,7 +60,8 @@ def name_of(version: ModelVersion, quantisation: str) -> str:
 
 def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str = "") -> Deployed:
     """Uploads the file where the server lacks it, and makes the model, which replaces one of the same name. Raises
-    OllamaRefused, InvalidInput for a system prompt that the model's chat template has no place for."""
+    OllamaRefused, InvalidInput for a system prompt that the model's chat template has no place for and for prompts that
+    the profile's context has no place for."""
     assert export.artifact is not None
     version, template = export.version, _template_of(export)
     quantisation = export.options["quantisation"]
@@ -71,6 +72,11 @@ def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str =
     positions = export.report["details"]["positions"]
     parameters: dict[str, Any] = profile.parameters(positions)
     if asks is not None:
+        if asks.max_prompt_tokens > parameters["num_ctx"]:
+            raise InvalidInput(
+                f"{asks} asks with up to {asks.max_prompt_tokens:,} tokens, and profile {profile.name} has a context of "
+                f"{parameters['num_ctx']:,}: choose one with more."
+            )
         parameters |= {"temperature": asks.temperature, "num_predict": asks.max_completion_tokens}
     verify_artifact(export.artifact.digest)
     with _client(host) as client:
@@ -83,7 +89,7 @@ def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str =
             system=system or None,
             parameters=parameters,
         )
-    return Deployed(name, digest, profile.as_plain(positions))
+    return Deployed(name, digest, profile.as_plain(positions, asks.max_prompt_tokens if asks is not None else None))
 
 
 def check_server(host: str) -> None:

@@ -22,6 +22,12 @@ SHOWN: Mapping[str, list[str]] = {
     ],
     "an export is downloaded by an admin": ["tests/project/registry/test_export_download.py"],
     "GGUF: three shapes, seven quantisations": [f"{ENGINE}/test_gguf.py"],
+    "GGUF in llama.cpp's server decides and cuts prompts as the version": [f"{ENGINE}/test_gguf_served.py"],
+    "Ollama: made, listed, switched, deleted, at the end of a pipeline": [
+        "tests/training/test_ollama.py::test_a_version_is_deployed_listed_switched_and_deleted",
+        "tests/training/test_ollama.py::test_what_cannot_be_deployed_is_refused_and_nothing_is_sent",
+        "tests/training/pipeline",
+    ],
 }
 
 
@@ -40,6 +46,7 @@ PARTS: Mapping[str, Callable[[Report, bool], None]] = {
     "shown": shown,
     "formats": formats,
     "bytes": program("benchmarks.gguf_cross_check"),
+    "experiment": program("benchmarks.gguf_experiment"),
 }
 
 

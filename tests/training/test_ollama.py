@@ -74,6 +74,7 @@ def test_a_version_is_deployed_listed_switched_and_deleted(
     )
     positions = export.report["details"]["positions"]
     assert made["parameters"]["num_ctx"] == min(4096, positions) and made["parameters"]["num_predict"] > 0
+    assert done["profile"]["max_prompt_tokens"] == 64 and done["profile"]["context"] >= 64
     written = json.loads((tmp_path / "hosting_profile.json").read_text())
     assert written == done["profile"]
     assert written["environment"] == {"OLLAMA_NUM_PARALLEL": "8", "OLLAMA_FLASH_ATTENTION": "1"}
@@ -101,6 +102,9 @@ def test_what_cannot_be_deployed_is_refused_and_nothing_is_sent(
     ):
         ExportJob.objects.update(report={"details": export.report["details"] | {"ollama": change}})
         assert says in refused(capsys, *given)
+    details = export.report["details"] | {"positions": 63}
+    ExportJob.objects.update(report={"details": details})
+    assert "asks with up to 64 tokens, and profile standard has a context of 63" in refused(capsys, *given)
     ExportJob.objects.update(report={"details": {}})
     assert "export it again" in refused(capsys, *given)
     assert refused(capsys, "switch", *at).splitlines() == ["--name: switch needs it", "--to: switch needs it"]

@@ -115,7 +115,9 @@ def test_questions_under_other_system_prompts_are_no_group() -> None:
 def test_the_modelfile_says_it_where_ollama_can_read_it(system: str, last: str | None) -> None:
     asks = AgentVersion(agent=Agent(slug="filer"), number=3, system_prompt=system, temperature=0.5)
     told = write_modelfile(asks)
-    assert told.startswith("# as filer v3 asks\nFROM .\nPARAMETER temperature 0.5\n")
+    assert told.startswith("# as filer v3 asks\n# trained on prompts of up to 64 tokens: ")
+    assert "\nFROM .\nPARAMETER temperature 0.5\n" in told and "num_ctx" not in told
+    assert "\nPARAMETER num_ctx 2048\n" in write_modelfile(asks, context=2048)
     if last is None:
         assert 'SYSTEM "' not in told and "# No SYSTEM" in told
     else:

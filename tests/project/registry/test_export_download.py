@@ -61,7 +61,8 @@ def test_a_program_downloads_the_same_files_and_the_agent_s_system_prompt(export
         assert set(tar.getnames()) == {f"filer-1-merged/{name}" for name in (*FILES, "Modelfile")}
         told = tar.extractfile("filer-1-merged/Modelfile")
         assert told is not None and told.read().decode() == (
-            "# as filer v2 asks\nFROM .\nPARAMETER temperature 0.5\nPARAMETER num_predict 16\n"
+            "# as filer v2 asks\n# trained on prompts of up to 64 tokens: longer ones were read without their middle\n"
+            "FROM .\nPARAMETER temperature 0.5\nPARAMETER num_predict 16\n"
             'SYSTEM """File notes."""\n'
         )
     assert AuditEntry.objects.get(action="export.downloaded").actor == f"key:{client.key.prefix}"
