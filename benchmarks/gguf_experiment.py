@@ -196,6 +196,7 @@ def main() -> int:
         instance = Instance(
             place / "instance",
             RECKONER_DEMO_SEED=str(SEED),
+            RECKONER_FALLBACK_SECONDS="20",  # on a busy machine nobody stands in for a slow server
             RECKONER_KEY_REQUESTS_A_MINUTE="0",
             RECKONER_BACKEND_URLS=",".join(f"http://127.0.0.1:{port}" for port in ports.values()),
             RECKONER_DEMO_DECISIONS="1200" if options.quick else "2400",

@@ -74,8 +74,8 @@ def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str =
     if asks is not None:
         if asks.max_prompt_tokens > parameters["num_ctx"]:
             raise InvalidInput(
-                f"{asks} asks with up to {asks.max_prompt_tokens:,} tokens, and profile {profile.name} has a context of "
-                f"{parameters['num_ctx']:,}: choose one with more."
+                f"{asks} asks with up to {asks.max_prompt_tokens:,} tokens, and profile {profile.name} has a context "
+                f"of {parameters['num_ctx']:,}: choose one with more."
             )
         parameters |= {"temperature": asks.temperature, "num_predict": asks.max_completion_tokens}
     verify_artifact(export.artifact.digest)
