@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from models_registry.backends.endpoint import Endpoint
+from models_registry.backends.endpoint import Endpoint, ScoreItem, WriteItem
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.prompt_cut import cut_middle, find_gap, find_room_fault
 from models_registry.prompts import Prompt
@@ -21,15 +21,17 @@ Call = Callable[[Endpoint, str, str, Any, float], dict[str, Any]]
 LEAST_SECONDS = 0.05
 
 
-def cut_prompt(call: Call, endpoint: Endpoint, prompt: Prompt, max_prompt_tokens: int, seconds: float) -> Prompt:
-    """Without the middle of its text where both texts have more tokens. Raises as `call` does, BackendUnavailable where
-    the server's tokens do not spell the text, BackendRefused for a system prompt that leaves no room."""
-    if len(prompt.system.encode()) + len(prompt.text.encode()) < max_prompt_tokens:
+def cut_prompt(call: Call, endpoint: Endpoint, item: ScoreItem | WriteItem, seconds: float) -> Prompt:
+    """Its prompt, without the middle of the text where that and the system prompt have more than `max_prompt_tokens`
+    tokens. Raises as `call` does, BackendUnavailable where the server's tokens do not spell the text, BackendRefused
+    for a system prompt that leaves no room."""
+    prompt, most = item.prompt, item.max_prompt_tokens
+    if len(prompt.system.encode()) + len(prompt.text.encode()) < most:
         return prompt
     tokenizer, ends = replace(endpoint, url=endpoint.url.removesuffix("/v1")), time.monotonic() + seconds
 
     def spans_of(text: str) -> list[tuple[int, int]]:
-        body = {"content": text, "add_special": False, "parse_special": False, "with_pieces": True}
+        body = {"model": item.model, "content": text, "add_special": False, "parse_special": False, "with_pieces": True}
         answer = call(tokenizer, "POST", "/tokenize", body, max(ends - time.monotonic(), LEAST_SECONDS))
         try:
             return _find_spans(text, [_bytes_of(one["piece"]) for one in answer["tokens"]])
@@ -37,9 +39,9 @@ def cut_prompt(call: Call, endpoint: Endpoint, prompt: Prompt, max_prompt_tokens
             raise BackendUnavailable(f"{endpoint.name} cannot count the tokens of a prompt: {error}.") from error
 
     system = len(spans_of(prompt.system)) if prompt.system else 0
-    if fault := find_room_fault(system, max_prompt_tokens):
+    if fault := find_room_fault(system, most):
         raise BackendRefused(fault)
-    room = max_prompt_tokens - system
+    room = most - system
     spans = spans_of(prompt.text)
     if len(spans) <= room:
         return prompt

@@ -77,7 +77,7 @@ def _cut(endpoint: Endpoint, item: ScoreItem | WriteItem, seconds: float) -> tup
     if not endpoint.can(Capability.GRAMMAR):
         return item.prompt, seconds
     began = time.monotonic()
-    cut = cut_prompt(call, endpoint, item.prompt, item.max_prompt_tokens, seconds)
+    cut = cut_prompt(call, endpoint, item, seconds)
     return cut, max(seconds - (time.monotonic() - began), LEAST_SECONDS)
 
 

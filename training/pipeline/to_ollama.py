@@ -6,12 +6,7 @@ import os
 
 from models_registry.models import ModelVersion
 from training import ollama
-from training.engine.export_formats import (
-    QUANTISATIONS,
-    Format,
-    find_missing_packages,
-    recommend_quantisation,
-)
+from training.engine.export_formats import QUANTISATIONS, Format, find_missing_packages, recommend_quantisation
 from training.export_plans import find_obstacles
 from training.hardware import this_machine
 from training.hosting import PROFILES, STANDARD

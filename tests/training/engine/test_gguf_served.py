@@ -67,14 +67,14 @@ def test_it_reads_a_long_prompt_as_the_model_server_does(
 ) -> None:
     encoder = PromptEncoder(load_tokenizer(model), most)
     prompts = [RowPrompt(text, system) for text in TEXTS]
-    cut = [cut_prompt(call, endpoint, Prompt(text, system), most, 60) for text in TEXTS]
+    items = [ScoreItem("filer", Prompt(text, system), ("travel", "finance"), most) for text in TEXTS]
+    cut = [cut_prompt(call, endpoint, item, 60) for item in items]
     assert encoder.count_cut(prompts) == len(TEXTS) - 1
     assert [one.text for one in cut] == encoder.cut(prompts)
-    items = [ScoreItem("filer", Prompt(text, system), ("travel", "finance"), most) for text in TEXTS]
     read = [score.tokens_in for score in OpenAIClient().score(endpoint, items, seconds=60)]
     assert read == [len(ids) for ids in encoder.encode(prompts)]
 
 
 def test_a_system_prompt_that_leaves_no_room_is_refused(endpoint: Endpoint) -> None:
     with pytest.raises(BackendRefused, match="leaves fewer than 4 of max_prompt_tokens 24 for what is asked"):
-        cut_prompt(call, endpoint, Prompt("a note", "you file the notes " * 20), 24, 60)
+        cut_prompt(call, endpoint, ScoreItem("filer", Prompt("a note", "you file the notes " * 20), (), 24), 60)
