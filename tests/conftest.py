@@ -35,8 +35,8 @@ from tests.api_client import ApiMaker
 from tests.engine_task import base_version, tiny_run
 from tests.openai_server import OpenAIServer
 from tests.template_database import ensure_template
-from tests.warm import stand_in
 from tools import factories
+from tools.warm import stand_in
 
 __all__ = ["base_version", "tiny_run"]
 
@@ -110,7 +110,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_engine() -> None:
-    """Engines and model servers start by fork, from a process that has imported torch: see tests/warm.py."""
+    """Engines and model servers start by fork, from a process that has imported torch: see tools/warm.py."""
     from tools import model_server
     from training import launcher, local_runs
     from training.rehearsal import estimate

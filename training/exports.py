@@ -114,25 +114,40 @@ def export_version(context: JobContext) -> dict[str, Any] | None:
     if export.format == ExportFormat.MERGED and export.version.base is None:
         publish_export(context, export, export.version.stored, SAME_FILES)
         return None
-    run_dir = settings.RUNS / f"export-{export.id}"
-    attempt, rows = run_dir / "attempts" / str(context.fence), run_dir / "data" / f"{context.fence}.jsonl"
+    run_dir = find_run_dir(export)
+    remove_working_files(run_dir, context.fence)  # of attempts that were killed
     try:
-        finished = write_export(context, export, run_dir, rows)
+        finished = write_export(context, export, run_dir)
         assert finished.result.export is not None
         report = _as_plain(export.version, finished.result.export)
-        if finished.result.export.parity.refusals:
-            refuse_export(context, export, report)
-        else:
-            publish_export(context, export, store_export(export, finished.folder / "export", report), report)
+        refused = bool(finished.result.export.parity.refusals)
+        artifact = None if refused else store_export(export, finished.folder / "export", report)
     finally:
-        # Its own alone: another attempt may have begun. The rows are what people wrote.
-        shutil.rmtree(attempt, ignore_errors=True)
-        rows.unlink(missing_ok=True)
+        # Before the row is marked: nobody would come back for them after a kill in between.
+        remove_working_files(run_dir, context.fence)
+    if artifact is None:
+        refuse_export(context, export, report)
+    else:
+        publish_export(context, export, artifact, report)
     return None
 
 
-def write_export(context: JobContext, export: ExportJob, run_dir: Path, rows: Path) -> Finished:
-    """The engine's attempt, with held-out rows of the version at `rows` where it has some."""
+def find_run_dir(export: ExportJob) -> Path:
+    """Where the engine works on it."""
+    return Path(settings.RUNS) / f"export-{export.id}"
+
+
+def remove_working_files(run_dir: Path, fence: int) -> None:
+    """What attempts up to this fence left: weights, and rows that people wrote. A later attempt may be at work, and an
+    earlier one can publish nothing any more. The logs stay."""
+    for place in [*run_dir.glob("attempts/*"), *run_dir.glob("data/*.jsonl")]:
+        if place.stem.isdigit() and int(place.stem) <= fence:
+            shutil.rmtree(place, ignore_errors=True) if place.is_dir() else place.unlink(missing_ok=True)
+
+
+def write_export(context: JobContext, export: ExportJob, run_dir: Path) -> Finished:
+    """The engine's attempt, with held-out rows of the version where it has some."""
+    rows = run_dir / "data" / f"{context.fence}.jsonl"
     rows.parent.mkdir(parents=True, exist_ok=True)
     heldout = find_heldout(export.version)
     spec: dict[str, Any] = {
@@ -207,7 +222,8 @@ def _as_plain(version: ModelVersion, report: ExportReport) -> dict[str, Any]:
 
 
 def end_with_job(job: Any) -> None:
-    """The job died or was cancelled: the export failed, and says why."""
-    ExportJob.objects.filter(job_id=job.id, state=ExportState.QUEUED).update(
-        state=ExportState.FAILED, error=job.error or "cancelled", finished_at=timezone.now()
-    )
+    """The job died or was cancelled: the export failed, and says why. What a killed attempt left goes."""
+    export = ExportJob.objects.filter(job_id=job.id, state=ExportState.QUEUED).first()
+    if export is not None:
+        _end(export, state=ExportState.FAILED, error=job.error or "cancelled")
+        transaction.on_commit(lambda: remove_working_files(find_run_dir(export), job.fence))

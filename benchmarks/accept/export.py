@@ -1,8 +1,9 @@
-"""Exports: every format of one trained FILER, in its own runtime beside the version.
+"""Exports: every format of one trained FILER, in its own runtime beside the version, and kills of the exporter.
 
     make accept PART=export ARGS="--only shown formats --quick"
 
-Needs the extra `export`. Some minutes a width; hidden 512 shows GGUF's mixes without a fallback.
+Needs the extra `export`. Some minutes a width (hidden 512 shows GGUF's mixes without a fallback), half an hour
+of kills.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from tools.report import Report
 ENGINE = "tests/training/engine"
 SHOWN: Mapping[str, list[str]] = {
     "exports are compared in their own runtime, and refused where they differ": [f"{ENGINE}/test_exporting.py"],
-    "export jobs: options, refusals before and after the work, nothing half done": [
-        "tests/training/test_export_jobs.py"
+    "export jobs: options, refusals before and after the work": ["tests/training/test_export_jobs.py"],
+    "an export outlives its engine and its worker, and ends when it is cancelled": [
+        "tests/training/test_export_kills.py",
+        f"{ENGINE}/test_watched_work.py",
     ],
     "an export is downloaded by an admin": ["tests/project/registry/test_export_download.py"],
     "GGUF: three shapes, seven quantisations": [f"{ENGINE}/test_gguf.py"],
@@ -47,11 +50,12 @@ PARTS: Mapping[str, Callable[[Report, bool], None]] = {
     "formats": formats,
     "bytes": program("benchmarks.gguf_cross_check"),
     "experiment": program("benchmarks.gguf_experiment"),
+    "kills": program("benchmarks.export_kills"),
 }
 
 
 def main() -> int:
-    return run_parts("export", PARTS, description=__doc__, quick="few rows: the bounds need not hold")
+    return run_parts("export", PARTS, description=__doc__, quick="few rows, which need not hold; one kill a place")
 
 
 if __name__ == "__main__":

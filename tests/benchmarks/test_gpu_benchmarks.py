@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.warm import stand_in
 from tools.big_model import SHAPES, Task, make_adapter, make_base
+from tools.warm import stand_in
 from training.engine.actions import ActionScorer
 from training.engine.adapters import BASE, adapters_by_row
 from training.engine.checkpoints import newest_checkpoint, write_checkpoint

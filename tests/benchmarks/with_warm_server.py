@@ -1,12 +1,12 @@
-"""`with_warm_server.py MODULE ARGUMENT…`: a benchmark whose model server starts by fork, too (tests/warm.py)."""
+"""`with_warm_server.py MODULE ARGUMENT…`: a benchmark whose model server starts by fork, too (tools/warm.py)."""
 
 import os
 import runpy
 import sys
 from pathlib import Path
 
-from tests.warm import stand_in
 from tools import model_server
+from tools.warm import stand_in
 
 if __name__ == "__main__":
     sys.argv = sys.argv[1:]

@@ -3,7 +3,7 @@
 `sh` runs in bash, `python` in one namespace a page, both in an empty folder that has the repository's `.venv` and
 `manage.py`; what a block exports, defines and writes is there for the next one. The instance is a live server, its
 database, and a model server. Two things are replaced: the address that `make run` usually prints, and the start of
-`manage.py` and of the engine, which are forked from a process that has imported what they need (tests/warm.py).
+`manage.py` and of the engine, which are forked from a process that has imported what they need (tools/warm.py).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from django.db import DatabaseError, connection
 
 from project.demo.passages import TOPICS
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
-from tests.warm import MANAGE, stand_in
 from tools.model_server import running_model_server
+from tools.warm import MANAGE, stand_in
 from training import launcher
 from training.engine.environments.tasks import Task
 from training.engine.rows import Labelled, Logged, Preference, Text

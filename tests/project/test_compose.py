@@ -33,7 +33,6 @@ from project.placeholders import PLACEHOLDER, refuse_placeholders
 from tests.project.embedded.waiting import wait_for
 from tests.servers import Servers, start_broker
 from tests.template_database import ensure_template
-from tests.warm import stand_in
 from tools import model_server
 from tools.compose import (
     COMPOSE_FILE,
@@ -50,6 +49,7 @@ from tools.compose import (
     rows,
 )
 from tools.model_server import running_model_server
+from tools.warm import stand_in
 
 COMPOSE = load_compose()
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -399,7 +399,7 @@ def test_the_model_server_s_health_check_sees_a_ready_server_and_a_missing_one(t
 class Rehearsal:
     """The services as plain processes: their own commands and environment, with other addresses and another folder.
 
-    Those that load Django are forked from one process that has (tests/warm.py); what they are called and given is
+    Those that load Django are forked from one process that has (tools/warm.py); what they are called and given is
     theirs. `manage.py up` starts the same programs from nothing in test_ingest_survives_kills.py.
     """
 

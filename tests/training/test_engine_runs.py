@@ -27,8 +27,8 @@ from models_registry.gates import read_gate
 from models_registry.models import Artifact, GateVerdict, ModelVersion
 from models_registry.services import get_champion
 from tests.engine_task import TINY, labelled
-from tests.warm import stand_in
 from tools.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory
+from tools.warm import stand_in
 from training.datasets import import_labelled, snapshot_ledger
 from training.engine.spec import RunResult
 from training.exports import start_export

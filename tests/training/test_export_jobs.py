@@ -7,21 +7,19 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 from django.utils import timezone
-from safetensors.numpy import save_file
 
 from jobs.errors import Permanent
 from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry import artifacts
 from models_registry.models import Artifact, ModelVersion
-from models_registry.services import NewVersion, register_version, store_artifact
 from tests.engine_task import labelled
-from tools.factories import ArtifactFactory, DatasetSnapshotFactory, ModelVersionFactory, TrainingRunFactory, put_rows
+from tools.export_kills import register_adapted
+from tools.factories import ModelVersionFactory
 from training import export_plans, exports
 from training.engine import export_formats
 from training.exports import await_export, start_export
@@ -35,30 +33,7 @@ HIDDEN, RANK = 32, 4
 @pytest.fixture
 def adapted(base_version: ModelVersion, by: Any, tmp_path: Path) -> ModelVersion:
     """Version 2: an adapter that nobody trained, measured on twelve held-out rows."""
-    folder, draw = tmp_path / "adapter", np.random.default_rng(0)
-    folder.mkdir()
-    at = "base_model.model.model.layers.0.self_attn.q_proj"
-    shapes = {f"{at}.lora_A.weight": (RANK, HIDDEN), f"{at}.lora_B.weight": (HIDDEN, RANK)}
-    save_file(
-        {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()},
-        folder / "adapter_model.safetensors",
-    )
-    config = {
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": RANK, "target_modules": ["q_proj"],
-        "base_model_name_or_path": "", "inference_mode": True,
-    }  # fmt: skip
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    artifact = store_artifact(workspace=by.workspace, folder=folder, kind="adapter", meta={"base_model": "tiny"})
-    new = NewVersion(artifact=artifact, method="posterior", base=base_version, parent=base_version)
-    version = register_version(by=by, model=base_version.registered_model, new=new)
-    agent = version.registered_model.agents.get()
-    rows = ArtifactFactory(workspace=by.workspace, kind="dataset", digest=put_rows(labelled(12, 3)).digest)
-    heldout = DatasetSnapshotFactory(agent=agent, artifact=rows, rows=12)
-    TrainingRunFactory(
-        agent=agent, heldout=heldout, spec={"max_prompt_tokens": 16}, state="succeeded", produced_version=version,
-        finished_at=version.created_at,
-    )  # fmt: skip
-    return version
+    return register_adapted(by=by, base=base_version, folder=tmp_path / "adapter", rows=labelled(12, 3))
 
 
 def make(by: Any, version: ModelVersion, **asked: Any) -> ExportJob:
@@ -68,14 +43,14 @@ def make(by: Any, version: ModelVersion, **asked: Any) -> ExportJob:
     return export
 
 
-def working_files(export: ExportJob, settings: Any) -> list[Path]:
-    folder = settings.RUNS / f"export-{export.id}"
-    return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".log" and path.name != "spec.json"]
+def working_files(export: ExportJob) -> list[Path]:
+    files = sorted(path for path in exports.find_run_dir(export).rglob("*") if path.is_file())
+    return [path for path in files if path.suffix != ".log" and path.name != "spec.json"]
 
 
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-def test_an_adapter_is_exported_alone_and_merged_with_its_parity(adapted: ModelVersion, by: Any, settings: Any) -> None:
+def test_an_adapter_is_exported_alone_and_merged_with_its_parity(adapted: ModelVersion, by: Any) -> None:
     lora, merged = make(by, adapted, format="lora"), make(by, adapted)
     assert [(one.state, one.artifact.kind) for one in (lora, merged)] == [("ready", "adapter"), ("ready", "model")]
     for export in (lora, merged):
@@ -85,7 +60,7 @@ def test_an_adapter_is_exported_alone_and_merged_with_its_parity(adapted: ModelV
         names = set(artifacts.verify_artifact(digest)["files"])
         assert {"README.md", "parity.json", "tokenizer.json", "chat_template.jinja"} <= names
         assert json.loads((artifacts.artifact_path(digest) / "parity.json").read_text()) == export.report
-        assert working_files(export, settings) == []  # weights, and rows that people wrote
+        assert working_files(export) == []  # weights, and rows that people wrote
     assert (artifacts.artifact_path(lora.artifact.digest) / "adapter_model.safetensors").read_bytes() == (
         artifacts.artifact_path(adapted.stored.digest) / "adapter_model.safetensors"
     ).read_bytes()
@@ -95,7 +70,7 @@ def test_an_adapter_is_exported_alone_and_merged_with_its_parity(adapted: ModelV
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_one_that_misses_its_bound_is_refused_with_its_report(
-    adapted: ModelVersion, by: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, api: Any
+    adapted: ModelVersion, by: Any, monkeypatch: pytest.MonkeyPatch, api: Any
 ) -> None:
     real = exports.run_engine
 
@@ -111,32 +86,28 @@ def test_one_that_misses_its_bound_is_refused_with_its_report(
         "refused", None, "0.5 of 12 decisions are the version's",
     )  # fmt: skip
     assert export.report["parity"]["decisions"] == 12
-    assert Artifact.objects.count() == before and working_files(export, settings) == []
+    assert Artifact.objects.count() == before and working_files(export) == []
     client = api()
     assert client.get(f"exports/{export.id}/download").status_code == 409
     assert client.get(f"exports/{export.id}").json()["report"] == export.report
     assert start_export(by=by, version=adapted) != export  # it may be tried again
 
 
-@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("place", ["store_export", "publish_export"])
-def test_an_attempt_that_dies_leaves_nothing_visible(
-    adapted: ModelVersion, by: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    def dies(*_: Any) -> None:
-        raise RuntimeError("killed here")
-
-    export = start_export(by=by, version=adapted, format="lora")
-    with monkeypatch.context() as patch:
-        patch.setattr(exports, place, dies)
-        assert run_job(export.job_id) is not JobState.SUCCEEDED
+def test_what_killed_attempts_left_goes_with_the_job(base_version: ModelVersion, by: Any) -> None:
+    export = start_export(by=by, version=base_version, format="gguf")
+    folder = exports.find_run_dir(export)
+    for fence in (1, 2, 4):
+        (folder / "attempts" / str(fence)).mkdir(parents=True)
+        (folder / "attempts" / str(fence) / "weights").touch()
+        (folder / "data").mkdir(exist_ok=True)
+        (folder / "data" / f"{fence}.jsonl").touch()
+    Job.objects.filter(id=export.job_id).update(fence=3)
+    exports.cancel_export(by=by, export=export)
     export.refresh_from_db()
-    assert (export.state, export.artifact, export.report, working_files(export, settings)) == ("queued", None, {}, [])
-    Job.objects.filter(id=export.job_id).update(run_after=export.created_at)
-    assert run_job(export.job_id) is JobState.SUCCEEDED
-    export.refresh_from_db()
-    assert export.state == "ready" and export.report["parity"]["refusals"] == []
+    assert (export.state, export.error) == ("failed", "cancelled")
+    # Whoever has a later fence is at work.
+    assert working_files(export) == [folder / "attempts/4/weights", folder / "data/4.jsonl"]
 
 
 @pytest.mark.django_db(transaction=True)

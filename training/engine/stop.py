@@ -1,7 +1,7 @@
 """Stops the engine on SIGTERM, SIGINT, or the end of its standard input when it is supervised.
 
 The request only sets a flag. The training loop and the evaluation check it between steps, leave a checkpoint and raise
-`Stopped`, which becomes exit code 75.
+`Stopped`, which becomes exit code 75. Work in one piece, such as a trace, runs in `watched`, which ends the process.
 """
 
 from __future__ import annotations
@@ -9,7 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+
+from training.engine.events import Events
+from training.engine.spec import EXIT_STOPPED
+
+LOOK_SECONDS = 0.5
+BEAT_SECONDS = 5.0
 
 
 class Stopped(Exception):
@@ -57,3 +66,30 @@ class StopFlag:
             # No standard input at all: nobody supervises this process.
             self.request("no standard input")
         self.request("end of standard input")
+
+
+@contextmanager
+def watched(stop: StopFlag, events: Events, fraction: float, message: str) -> Iterator[None]:
+    """Around work that cannot look at the flag and leaves nothing to resume from: a thread writes every few seconds how
+    long it has taken, and ends the process soon after a stop was asked for. The work itself must write no events."""
+    over, began = threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        next_beat = began + BEAT_SECONDS
+        while not over.wait(LOOK_SECONDS):
+            now = time.monotonic()
+            if stop.reason is not None:
+                events.write("stopped", reason=stop.reason, step=0)
+                os._exit(EXIT_STOPPED)
+            if now >= next_beat:
+                next_beat = now + BEAT_SECONDS
+                events.progress(round(100 * fraction), 100, f"{message}, {now - began:.0f} s")
+
+    thread = threading.Thread(target=watch, name="work-watch", daemon=True)
+    events.progress(round(100 * fraction), 100, message)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -61,7 +61,7 @@ Launcher = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def launch(warm_engine: None) -> Iterator[Launcher]:
-    """Starts `python -m training.engine` (see tests/warm.py); whatever still runs at the end of the test is killed."""
+    """Starts `python -m training.engine` (see tools/warm.py); whatever still runs at the end of the test is killed."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:

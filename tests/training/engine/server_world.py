@@ -24,7 +24,7 @@ from training.engine.spec import TinyShape
 CPU = torch.device("cpu")
 TOKEN = "only-for-this-test"
 COLD = (sys.executable, "-m", "training.engine.server")
-"""Without tests/warm.py."""
+"""Without tools/warm.py."""
 SHORT = ["keep", "throw away", "ask the owner"]
 LONG = ["keep the parcel", "keep the letter", "keep it", "throw away", "burn"]
 PROMPTS = [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from engine_world import World, engine, labelled, read_events, write_run
 
-from tests.warm import stand_in
+from tools.warm import stand_in
 from training.engine.methods import WHAT_LACKS, Need
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -18,7 +18,7 @@ import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 from safetensors.torch import load_file
 
-from tests.warm import stand_in
+from tools.warm import stand_in
 from training import launcher
 from training.engine.environments.equations import Equations
 from training.engine.environments.protocol import draw_tasks

@@ -21,6 +21,7 @@ from training.engine.export_formats import Format
 from training.engine.export_spec import ExportPlan, ExportReport, Parity
 from training.engine.prompts import PromptEncoder
 from training.engine.rows import prompts_of
+from training.engine.stop import watched
 
 R = TypeVar("R")
 FOLDER = "export"
@@ -33,25 +34,27 @@ WRITERS = {
 """Each has `write(source, folder, plan) -> details` and `load(source, folder, plan) -> Runtime`."""
 RENDERED = 20
 """So many prompts are compared as texts, in the chat template."""
-LOOK_EVERY = 10
 
 
 def export(attempt: Attempt, data: RunData) -> ExportReport:
-    """Raises Stopped when asked to stop."""
+    """Raises Stopped when asked to stop between two prompts; while files are written or loaded the process ends."""
     spec, plan = attempt.spec, attempt.spec.export
     assert plan is not None
     folder = attempt.folder / FOLDER
     folder.mkdir()
     writer = import_module(WRITERS[plan.format])
     began = time.monotonic()
-    attempt.events.progress(0, 100, f"writing {plan.format}")
-    with torch.inference_mode(plan.format is not Format.ONNX):  # the tracer wants ordinary tensors
+    with (
+        watched(attempt.stop, attempt.events, 0, f"writing {plan.format}"),
+        torch.inference_mode(plan.format is not Format.ONNX),  # the tracer wants ordinary tensors
+    ):
         details: dict[str, Any] = writer.write(spec.base, folder, plan)
     written = time.monotonic()
     attempt.stop.check()
-    attempt.events.progress(50, 100, "comparing it with the version")
-    version = TorchRuntime(str(spec.base.path), spec.base.adapter)
-    parity = _compare(attempt, data, version, writer.load(spec.base, folder, plan), plan)
+    with watched(attempt.stop, attempt.events, 0.5, "loading it beside the version"):
+        version = TorchRuntime(str(spec.base.path), spec.base.adapter)
+        runtime = writer.load(spec.base, folder, plan)
+    parity = _compare(attempt, data, version, runtime, plan)
     files = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
     return ExportReport(
         plan=plan,

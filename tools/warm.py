@@ -47,7 +47,7 @@ def stand_in(folder: Path, module: str) -> tuple[str, ...]:
 def call(folder: Path, module: str, arguments: list[str]) -> int:
     """Has it started, hands on signals, and ends as it ended."""
     with _connect(folder, module) as server:
-        asked = {"module": module, "arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
+        asked = {"module": module, "arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
         body = json.dumps(asked).encode()
         socket.send_fds(server, [len(body).to_bytes(4)], [0, 1, 2])
         server.sendall(body)
