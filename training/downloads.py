@@ -20,7 +20,8 @@ from workspaces.errors import Conflict
 from workspaces.services import record_audit
 
 TAR = "application/x-tar"
-FROM: Mapping[str, str] = {ExportFormat.MERGED: ".", ExportFormat.GGUF: "./model-{quantisation}.gguf"}
+GGUF = (ExportFormat.GGUF, ExportFormat.OLLAMA)
+FROM: Mapping[str, str] = {ExportFormat.MERGED: ".", **dict.fromkeys(GGUF, "./model-{quantisation}.gguf")}
 """What Ollama makes a model of, in the folder."""
 
 
@@ -33,7 +34,7 @@ def _texts_for(export: ExportJob) -> Mapping[str, str]:
     details = export.report.get("details", {})
     template = details.get("ollama", {}).get("template", "")
     source = FROM[export.format].format(**export.options)
-    if export.format != ExportFormat.GGUF:
+    if export.format not in GGUF:
         return {MODELFILE: write_modelfile(asks, source, template)}
     profile = PROFILES[STANDARD].as_plain(details.get("positions"), asks.max_prompt_tokens)
     modelfile = write_modelfile(asks, source, template, profile["context"])

@@ -16,6 +16,7 @@ from models_registry.references import find_version
 from training.downloads import TAR, answer_download
 from training.engine.export_formats import QUANTISATIONS
 from training.exports import cancel_export, start_export
+from training.hosting import HELP, PROFILES, STANDARD
 from training.models import ExportFormat, ExportJob
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
@@ -28,7 +29,8 @@ class ExportSerializer(serializers.ModelSerializer[ExportJob]):
     version = serializers.CharField(source="version.__str__")
     digest = serializers.SerializerMethodField()
     options = serializers.DictField(
-        read_only=True, help_text="Of onnx {cache}, of gguf {quantisation}; the others have none"
+        read_only=True,
+        help_text="Of onnx {cache}, of gguf {quantisation}, of ollama {quantisation, profile, host}; the others have none",
     )
     report = serializers.DictField(
         read_only=True,
@@ -61,12 +63,16 @@ class ExportStartSerializer(StrictBody):
     format = serializers.ChoiceField(choices=ExportFormat.choices, default=ExportFormat.MERGED)
     cache = serializers.BooleanField(default=False, help_text="Of onnx: the graph takes keys and values of the past")
     quantisation = serializers.ChoiceField(
-        choices=QUANTISATIONS, required=False, allow_null=True, help_text="Of gguf; by default Q4_K_M"
+        choices=QUANTISATIONS, required=False, allow_null=True, help_text="Of gguf and ollama; by default Q4_K_M"
+    )
+    profile = serializers.ChoiceField(
+        choices=list(PROFILES), required=False, help_text=f"Of ollama; by default {STANDARD}. {HELP}"
     )
 
 
 class VersionExport(APIView):
-    """Exports a version: merged weights, or another format with its options. The files are compared with the version
+    """Exports a version: merged weights, or another format with its options; ollama makes a model of its GGUF at the
+    instance's Ollama server (OLLAMA_HOST). The files are compared with the version
     before they are ready; those that differ too much are refused. A second call finds the first export that is ready or
     under way. Everything that is missing for it (packages, a shape that the format takes, room on the disk) is said at
     once, and nothing is begun."""

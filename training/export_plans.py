@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,10 +28,13 @@ from training.engine.export_spec import ExportPlan
 from training.engine.methods import RowKind
 from training.engine.spec import HUB_ID
 from training.hardware import this_machine
+from training.hosting import STANDARD
 from training.models import DatasetSnapshot, TrainingRun
 from training.models.export import ExportFormat
+from training.ollama import check_server
 from workspaces.errors import FieldFault, InvalidInput
 
+NO_OLLAMA = "OLLAMA_HOST is not set, so no Ollama server is known"
 COPIES = 4
 """Of the weights: an export in float32 may be twice as large as they are, once in its folder and once in the store."""
 COMPARED = (RowKind.LABELLED, RowKind.LOGGED, RowKind.TEXT)
@@ -53,6 +57,26 @@ class Choice:
     title: str
     recommended: bool = False
     why_not: str = ""
+
+
+def make_options(version: ModelVersion, format: str, **options: Any) -> dict[str, Any]:
+    """What tells this export from others of the version in this format. Raises InvalidInput with everything that keeps
+    it from being made here and now; of Ollama also that no server answers, which is `host`, or OLLAMA_HOST without."""
+    if format != ExportFormat.OLLAMA:
+        if options.pop("profile", None):
+            raise _invalid([FieldFault("profile", f"{format} is not hosted; leave it out", "for ollama alone")])
+        return make_plan(version, format, **options).options
+    host, profile = options.pop("host", "") or find_ollama(), options.pop("profile", None) or STANDARD
+    if not host:
+        raise _invalid([FieldFault("format", NO_OLLAMA, "OLLAMA_HOST, or gguf")])
+    plan = make_plan(version, Format.GGUF, **options)
+    check_server(host)
+    return {**plan.options, "profile": profile, "host": host}
+
+
+def find_ollama() -> str:
+    """The instance's own Ollama server; "" where there is none."""
+    return os.environ.get("OLLAMA_HOST", "")
 
 
 def make_plan(version: ModelVersion, format: str, **options: Any) -> ExportPlan:
@@ -102,6 +126,7 @@ def list_choices(version: ModelVersion) -> list[Choice]:
 
     onnx, gguf = why_not(Format.ONNX), why_not(Format.GGUF)
     lora = [Choice("lora", ExportFormat.LORA.label, why_not=why_not(Format.LORA))] if version.base else []
+    into = [Choice(f"ollama:{recommended}", f"A model at the Ollama server, {recommended}", why_not=gguf)]
     return [
         Choice("merged", ExportFormat.MERGED.label, why_not=why_not(Format.MERGED)),
         *lora,
@@ -111,13 +136,14 @@ def list_choices(version: ModelVersion) -> list[Choice]:
             Choice(f"gguf:{name}", f"{ExportFormat.GGUF.label}, {name}", name == recommended, gguf)
             for name in QUANTISATIONS
         ),
+        *(into if find_ollama() else []),
     ]
 
 
 def read_choice(value: str) -> tuple[str, dict[str, Any]]:
     """The format and options of `Choice.value`."""
     format, _, option = value.partition(":")
-    if format == ExportFormat.GGUF:
+    if format in (ExportFormat.GGUF, ExportFormat.OLLAMA):
         return format, {"quantisation": option}
     return format, {"cache": option == "cache"}
 
@@ -171,7 +197,7 @@ def _faults(detail: Any) -> Iterator[FieldFault]:
 
 
 _EXPECTED = {
-    "format": ", ".join(Format),
+    "format": ", ".join(ExportFormat.values),
     "quantisation": f"for gguf one of {', '.join(QUANTISATIONS)}, else nothing",
     "cache": "true for onnx alone",
 }

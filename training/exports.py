@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,26 @@ from django.utils import timezone
 
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
-from jobs.errors import AlreadyFinished, Permanent
+from jobs.errors import AlreadyFinished, Defer, Permanent
 from jobs.services import enqueue_job, request_cancel
 from models_registry.artifacts import artifact_path, verify_artifact
 from models_registry.holders import require_files
 from models_registry.models import Artifact, ArtifactKind, ModelVersion
 from models_registry.quota import refuse_over_quota
 from models_registry.services import locate_version, refuse_remote, refuse_reward_model, store_artifact
+from training import ollama
 from training.cards import card_of_export
 from training.dataset_parts import ROWS_FILE
 from training.engine.export_formats import hash_options
 from training.engine.export_spec import ExportReport
-from training.export_plans import find_heldout, make_plan, plain_plan
+from training.export_plans import find_heldout, make_options, plain_plan
+from training.hosting import PROFILES
 from training.launcher import Finished, run_engine, write_atomically
+from training.loops.stages import LOOK_AGAIN_SECONDS
 from training.models import ExportJob
 from training.models.export import LIVE, ExportFormat, ExportState
 from training.reward_scale import reward_if
-from workspaces.actors import Actor
+from workspaces.actors import Actor, system
 from workspaces.services import record_audit
 
 EXPORT = "training.export_version"
@@ -46,8 +50,8 @@ KINDS: Mapping[str, ArtifactKind] = {
 
 @transaction.atomic
 def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat.MERGED, **options: Any) -> ExportJob:
-    """The version's export in this format with these options (`cache`, `quantisation`): the one that is there or under
-    way, or a new one. Raises NotAPolicy for a reward model, NotStored for a remote model, InvalidInput with everything
+    """The version's export in this format with these options (`cache`, `quantisation`; of ollama `profile` and `host`
+    too): the one that is there or under way, or a new one. Raises NotAPolicy for a reward model, NotStored for a remote model, InvalidInput with everything
     that is missing for it."""
     refuse_reward_model(version)
     refuse_remote(version)
@@ -56,15 +60,15 @@ def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat
         if existing is not None:
             return existing
     require_files(version)
-    plan = make_plan(version, format, **options)
-    hashed = hash_options(plan.options)
+    chosen = make_options(version, format, **options)
+    hashed = hash_options(chosen)
     existing = _find_live(version, format, hashed)
     if existing is not None:
         return existing
     if version.base is not None:  # merged weights are as many bytes as the base's; whole ones are stored already
         refuse_over_quota(by.workspace, version.base.stored.size_bytes)
     export = ExportJob.objects.create(
-        workspace=by.workspace, version=version, format=format, options=plan.options, options_hash=hashed
+        workspace=by.workspace, version=version, format=format, options=chosen, options_hash=hashed
     )
     export.job = enqueue_job(kind=EXPORT, workspace=by.workspace, payload={"export_id": str(export.id)})
     export.save(update_fields=["job"])
@@ -114,6 +118,9 @@ def export_version(context: JobContext) -> dict[str, Any] | None:
     if export.format == ExportFormat.MERGED and export.version.base is None:
         publish_export(context, export, export.version.stored, SAME_FILES)
         return None
+    if export.format == ExportFormat.OLLAMA:
+        put_into_ollama(context, export)
+        return None
     run_dir = find_run_dir(export)
     remove_working_files(run_dir, context.fence)  # of attempts that were killed
     try:
@@ -130,6 +137,23 @@ def export_version(context: JobContext) -> dict[str, Any] | None:
     else:
         publish_export(context, export, artifact, report)
     return None
+
+
+def put_into_ollama(context: JobContext, export: ExportJob) -> None:
+    """Makes a model of the version's GGUF at the server, and of the GGUF's files and report this export's. Waits for the
+    GGUF, which may have to be made. Raises Permanent where there is none to be had, or one that Ollama cannot take."""
+    version, options = export.version, export.options
+    quantisation = options["quantisation"]
+    by = system(export.workspace)
+    gguf = await_export(
+        by=by, version=version, since=context.created_at, format=ExportFormat.GGUF, quantisation=quantisation
+    )
+    if gguf.state != ExportState.READY:
+        raise Defer(LOOK_AGAIN_SECONDS, progress=0.5, message=f"exporting {version} as GGUF {quantisation}")
+    gguf = ollama.find_gguf(version, quantisation)
+    made = ollama.deploy(options["host"], export=gguf, profile=PROFILES[options["profile"]])
+    assert gguf.artifact is not None
+    publish_export(context, export, gguf.artifact, gguf.report | {"ollama": asdict(made)})
 
 
 def find_run_dir(export: ExportJob) -> Path:

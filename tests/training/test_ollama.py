@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.urls import reverse
 
+from jobs.models import JobState
+from jobs.runner import run_job
 from models_registry.models import ModelVersion
 from models_registry.services import store_artifact
 from tests.training.ollama_stub import OllamaStub
 from tools.factories import AgentVersionFactory, ExportJobFactory
+from training.engine.export_formats import hash_options
 from training.models import ExportJob
+from workspaces.models import Scope
 
 
 @pytest.fixture
@@ -32,8 +37,9 @@ def export(base_version: ModelVersion, by: Any, tiny_run: Path, tmp_path: Path) 
     source = ModelSource(path=str(tiny_run / "attempts" / "1" / "model"))
     details = gguf_export.write(source, folder, plan)
     artifact = store_artifact(workspace=by.workspace, folder=folder, kind="export", meta={})
+    options = {"quantisation": "Q8_0"}
     return ExportJobFactory(
-        version=base_version, format="gguf", options={"quantisation": "Q8_0"}, options_hash="1", state="ready",
+        version=base_version, format="gguf", options=options, options_hash=hash_options(options), state="ready",
         artifact=artifact, report={"details": details},
     )  # fmt: skip
 
@@ -85,6 +91,50 @@ def test_a_version_is_deployed_listed_switched_and_deleted(
     assert "not found" in refused(capsys, "switch", "--name", "filer:champion", "--to", "filer:9", *at)
     assert "not found" in refused(capsys, "delete", "--name", "filer:champion", *at)
     assert list(server.models) == [done["name"]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_export_by_page_or_api_ends_at_the_instance_s_server(
+    export: ExportJob,
+    server: OllamaStub,
+    api: Any,
+    admin: Any,
+    page_client: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    version, client = export.version, api(Scope.ADMIN)
+    path, asked = f"/api/v1/versions/{version.id}/export", {"format": "ollama", "quantisation": "Q8_0"}
+    page = reverse("pages:version", args=[version.workspace.slug, version.id])
+
+    def faults(**more: Any) -> list[Any]:
+        answer = client.post(path, asked | more)
+        assert answer.status_code == 400
+        return [(one["field"], one["reason"]) for one in answer.json()["error"]["fields"]]
+
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+    assert faults() == [("format", "OLLAMA_HOST is not set, so no Ollama server is known")]
+    assert "A model at the Ollama server" not in page_client(admin).get(page).content.decode()
+    assert faults(format="gguf", profile="busy") == [("profile", "gguf is not hosted; leave it out")]
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:1")
+    assert "does not answer" in client.post(path, asked).json()["error"]["message"]
+    assert ExportJob.objects.count() == 1
+
+    monkeypatch.setenv("OLLAMA_HOST", server.url)
+    assert "A model at the Ollama server" in page_client(admin).get(page).content.decode()
+    told = client.post(path, asked | {"profile": "long"}).json()
+    assert told["options"] == {"quantisation": "Q8_0", "profile": "long", "host": server.url}
+    made = ExportJob.objects.get(id=told["id"])
+    assert run_job(made.job_id) is JobState.SUCCEEDED
+    made.refresh_from_db()
+    (name,) = server.models
+    assert (made.state, made.artifact, made.report["ollama"]["name"]) == ("ready", export.artifact, name)
+    assert f"The model <code>{name}</code> at {server.url}" in page_client(admin).get(page).content.decode()
+    assert client.post(path, asked | {"profile": "long"}).json()["id"] == told["id"]
+    assert "queued" in client.post(path, asked | {"quantisation": "Q2_K"}).json()["state"]
+    waits = ExportJob.objects.get(state="queued")
+    run_job(waits.job_id)  # for a GGUF that is not there yet
+    assert set(ExportJob.objects.filter(state="queued").values_list("format", flat=True)) == {"gguf", "ollama"}
+    assert list(server.models) == [name]
 
 
 def test_what_cannot_be_deployed_is_refused_and_nothing_is_sent(
