@@ -51,8 +51,8 @@ KINDS: Mapping[str, ArtifactKind] = {
 @transaction.atomic
 def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat.MERGED, **options: Any) -> ExportJob:
     """The version's export in this format with these options (`cache`, `quantisation`; of ollama `profile` and `host`
-    too): the one that is there or under way, or a new one. Raises NotAPolicy for a reward model, NotStored for a remote model, InvalidInput with everything
-    that is missing for it."""
+    too): the one that is there or under way, or a new one. Raises NotAPolicy for a reward model, NotStored for a remote
+    model, InvalidInput with everything that is missing for it."""
     refuse_reward_model(version)
     refuse_remote(version)
     if format == ExportFormat.MERGED and not any(options.values()):  # what is there needs no look at the machine
@@ -140,8 +140,8 @@ def export_version(context: JobContext) -> dict[str, Any] | None:
 
 
 def put_into_ollama(context: JobContext, export: ExportJob) -> None:
-    """Makes a model of the version's GGUF at the server, and of the GGUF's files and report this export's. Waits for the
-    GGUF, which may have to be made. Raises Permanent where there is none to be had, or one that Ollama cannot take."""
+    """Makes a model of the version's GGUF at the server; files and report of the GGUF are this export's too. Waits for
+    it, and asks for it where there is none. Raises Permanent where it failed, InvalidInput where Ollama refuses."""
     version, options = export.version, export.options
     quantisation = options["quantisation"]
     by = system(export.workspace)

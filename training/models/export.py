@@ -35,10 +35,12 @@ LIVE = (ExportState.QUEUED, ExportState.READY)
 
 
 class ExportJob(WorkspaceOwned):
-    """`options`: the format's own (`training.engine.export_spec.ExportPlan.options`; of ollama `quantisation`, `profile`
-    and `host`), by their hash once for a version and format. `report`: what the engine says of the files and of their
-    parity, `ExportReport` as JSON; of whole weights that are exported as they are {"same_files": true}; of ollama the
-    GGUF's, with what was made as `ollama`: {name, digest, profile}."""
+    """`options`: the format's own (`training.engine.export_spec.ExportPlan.options`; of ollama its `quantisation`,
+    `profile` and `host`), by their hash once for a version and format.
+
+    `report`: what the engine says of the files and of their parity, `ExportReport` as JSON; of whole weights that are
+    exported as they are {"same_files": true}; of ollama the GGUF's, and `ollama`: {name, digest, profile}.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     version = models.ForeignKey("models_registry.ModelVersion", on_delete=models.CASCADE, related_name="exports")
