@@ -30,7 +30,7 @@ class ExportSerializer(serializers.ModelSerializer[ExportJob]):
     digest = serializers.SerializerMethodField()
     options = serializers.DictField(
         read_only=True,
-        help_text="Of onnx {cache}, of gguf {quantisation}, of ollama {quantisation, profile, host}; the others have none",
+        help_text="Of onnx {cache}, of gguf {quantisation}, of ollama {quantisation, profile, host}; the others none",
     )
     report = serializers.DictField(
         read_only=True,
