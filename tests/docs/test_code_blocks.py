@@ -46,6 +46,7 @@ REASONS = {
     "needs the network",
     "needs a GPU",
     "needs a model that chats",  # tests/project/gateway runs both of OpenAI's clients
+    "needs llama.cpp's server",  # tests/decisions/gateway/test_gguf_experiment.py makes the same calls
     "another program's",  # its configuration or client, which is not installed here
 }
 USUAL_ADDRESS = "http://127.0.0.1:8000"
