@@ -119,8 +119,8 @@ def _read_file(request: PageRequest, agent: Agent, newest: RewardSpec) -> HttpRe
         if (file.size or 0) > MOST_BYTES:
             raise TooLarge(f"The file has {file.size} bytes; at most {MOST_BYTES} are allowed.")
         mine = complete(read_content(read_yaml(file.read())))
-        if faults := find_judge_faults(agent, mine.judges):
-            raise InvalidRewardSpec("The reward spec is invalid.", faults=faults)
+        if refused := find_judge_faults(agent, mine.judges):
+            raise InvalidRewardSpec("The reward spec is invalid.", faults=refused)
     except (InvalidInput, TooLarge) as error:
         faults = error.faults if isinstance(error, InvalidRewardSpec) else (FieldFault("", error.message),)
         form = _form(agent, newest.number, content_of(newest))
