@@ -16,6 +16,7 @@ from functools import partial
 import httpx
 import msgspec
 
+from models_registry.pinned import PinnedTransport
 from training.engine.environments.episodes import Episode
 from training.engine.environments.registry import find_environment
 from training.engine.settings import Judge
@@ -53,7 +54,13 @@ class JudgeModel:
         assert settings.url is not None
         key = os.environ.get(settings.key_variable, "") if settings.key_variable else ""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx.Client(base_url=settings.url, timeout=settings.timeout_seconds, headers=headers, trust_env=False)
+        return httpx.Client(
+            base_url=settings.url,
+            timeout=settings.timeout_seconds,
+            headers=headers,
+            transport=PinnedTransport(limits=httpx.Limits(max_connections=AT_ONCE)),
+            trust_env=False,
+        )
 
     def _ask(self, client: httpx.Client, prompt: str) -> float | JudgeFailed:
         messages = [{"role": "user", "content": prompt}]
