@@ -99,7 +99,7 @@ class RewardSpecForm(forms.Form):
         required=False,
         max_length=2000,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text="Their metrics, one a line. A judge counts while it is calibrated. Empty: no judge model counts.",
+        help_text="A metric on each line. A judge counts while it is calibrated. Empty: no judge model counts.",
     )
     training_low = _number(TITLES["training_low"], "Leave empty to calculate it from the weights.")
     training_high = _number(TITLES["training_high"], "Leave empty to calculate it from the weights.")
