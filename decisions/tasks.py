@@ -21,6 +21,7 @@ from decisions.models import Agent, RewardDraft, RewardSpec
 from decisions.partitions.partitioning import ensure_partitions
 from decisions.partitions.retention import drop_old_months
 from decisions.rewards.calculate import calculate_due, calculate_rewards
+from decisions.rewards.judged import list_left_out
 from decisions.rewards.maturing import mature_outcomes
 from decisions.rewards.measuring import MEASURE, measure_due
 from decisions.rewards.queueing import CALCULATE_REWARDS, HELP_CALCULATE, ask_for_help
@@ -46,7 +47,7 @@ def calculate_all_rewards(context: JobContext) -> dict[str, Any]:
         agents = agents.filter(workspace=context.workspace)
     if "agent_id" in context.payload:
         agents = agents.filter(id=context.payload["agent_id"])
-    written = 0
+    written, left_out = 0, list[dict[str, str]]()
     chosen = list(agents)
     with context.fenced():
         apply_item_outcomes(workspace=context.workspace, again=True)
@@ -58,7 +59,8 @@ def calculate_all_rewards(context: JobContext) -> dict[str, Any]:
 
         written += calculate_rewards(spec, step=context.fenced, tell=tell, share=ask_for_help).processed
         context.progress((number + 1) / len(chosen), f"{agent.slug}: {written} rewards")
-    return {"agents": len(chosen), "rewards": written}
+        left_out += list_left_out([spec])
+    return {"agents": len(chosen), "rewards": written} | ({"judges_left_out": left_out} if left_out else {})
 
 
 @job_kind(HELP_CALCULATE)

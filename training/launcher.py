@@ -61,6 +61,13 @@ ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
 EventSink = Callable[[Sequence[Mapping[str, Any]]], None]
 
 
+def key_of_judge(run_dir: Path) -> dict[str, str]:
+    """The environment variable with the key of the run's judge, where it has one."""
+    judge = json.loads((run_dir / "spec.json").read_text(encoding="utf-8")).get("judge") or {}
+    name = judge.get("key_variable")
+    return {name: os.environ[name]} if name and name in os.environ else {}
+
+
 def engine_environment() -> dict[str, str]:
     chosen = {
         name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
@@ -206,7 +213,7 @@ def _engine_process(run_dir: Path, attempt: int, log: IO[bytes]) -> Iterator[sub
         stdout=log,
         stderr=subprocess.STDOUT,
         cwd=settings.BASE_DIR,
-        env=engine_environment(),
+        env=engine_environment() | key_of_judge(run_dir),
         start_new_session=True,
     )
     try:

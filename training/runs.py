@@ -30,6 +30,7 @@ from training.hardware import this_machine, why_no_quantisation
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.reward_models import find_reward_model_faults, find_reward_version, place_reward_model
 from training.run_states import TERMINAL_STATES, RunState, check_transition
+from training.task_judges import TO_CHECK, find_judge_faults
 from training.task_runs import count_most_steps, find_task_faults
 from training.text_answers import find_text_faults
 from workspaces.actors import Actor
@@ -188,6 +189,7 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", wanted))
     faults += find_task_faults(plan.dataset, plan.heldout, plan.settings)
     faults += find_reward_model_faults(agent, plan.settings)
+    faults += find_judge_faults(agent, plan.dataset, plan.settings)
     if plan.replay is not None and plan.replay.kind != DatasetKind.LABELLED:
         faults.append(FieldFault("replay", f"has {plan.replay.kind} rows", "labelled rows"))
     kind = plan.dataset.row_kind
@@ -247,8 +249,8 @@ def _is_learnt_from(heldout: DatasetSnapshot, plan: RunPlan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EnginePaths:
-    """Where the launcher has put what the engine reads, `base` and `reward_model` as its ModelSource. Data paths are
-    relative to the run's folder."""
+    """Where the launcher has put what the engine reads, `base` and `reward_model` as its ModelSource, `judge` as its
+    Judge. Data paths are relative to the run's folder."""
 
     base: Mapping[str, str]
     train: str
@@ -258,6 +260,7 @@ class EnginePaths:
     suites: Mapping[str, str] = field(default_factory=dict)
     text_suites: Mapping[str, str] = field(default_factory=dict)
     reward_model: Mapping[str, str] | None = None
+    judge: Mapping[str, Any] | None = None
 
 
 def _paths_to_check(plan: RunPlan) -> EnginePaths:
@@ -267,6 +270,7 @@ def _paths_to_check(plan: RunPlan) -> EnginePaths:
         heldout="data/heldout.jsonl" if plan.heldout is not None else None,
         replay="data/replay.jsonl" if plan.replay is not None else None,
         reward_model={"path": "/reward"} if find_reward_version(plan.settings) is not None else None,
+        judge={**judge, **TO_CHECK} if isinstance(judge := plan.settings.get("judge"), Mapping) else None,
     )
 
 
@@ -291,6 +295,8 @@ def engine_spec(
     }
     if paths.reward_model is not None:
         full["reward"] = place_reward_model(spec["reward"], paths.reward_model)
+    if paths.judge is not None:
+        full["judge"] = dict(paths.judge)
     if source.heldout is not None:
         full["data"]["heldout_rows"] = source.heldout.measured_as
     if paths.heldout is not None:

@@ -12,11 +12,13 @@ from typing import Any
 
 from django.conf import settings
 
+from decisions.errors import JudgeNotCalibrated
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import Permanent
 from jobs.services import enqueue_job
 from models_registry.artifacts import artifact_path
+from models_registry.errors import BackendUnavailable
 from models_registry.models import ArtifactKind
 from models_registry.services import NewVersion, locate_version, register_version, store_artifact
 from training.base_models import is_allowed_base
@@ -36,6 +38,7 @@ from training.reward_models import find_reward_models, find_reward_version
 from training.run_states import RunState
 from training.runs import EnginePaths, engine_spec, move_run
 from training.suites.services import find_suites, make_score, save_score
+from training.task_judges import place_judge
 from training.task_scores import score_tasks
 from workspaces.actors import system
 
@@ -95,6 +98,7 @@ def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
         suites=suites[False],
         text_suites=suites[True],
         reward_model=source_of_reward_model(run),
+        judge=judge_of(run),
     )
     spec = engine_spec(run.spec, run, run_id=str(run.id), paths=paths)
     write_atomically(run_dir / "spec.json", json.dumps(spec, indent=2))
@@ -110,6 +114,16 @@ def source_of_reward_model(run: TrainingRun) -> dict[str, str] | None:
     if found is None or found.marked_at is not None or found.stored.removed_at is not None:
         raise Permanent(f"the reward model {named} is there no more, or learnt from rows that were erased")
     return locate_version(found)
+
+
+def judge_of(run: TrainingRun) -> dict[str, Any] | None:
+    """The run's judge as the engine asks it; None without one. Raises Permanent where it may not be asked any more."""
+    if (judge := run.spec.get("judge")) is None:
+        return None
+    try:
+        return place_judge(run.agent, judge)
+    except (JudgeNotCalibrated, BackendUnavailable) as error:
+        raise Permanent(f"the judge cannot be asked: {error.message}") from error
 
 
 def _place(dataset: DatasetSnapshot | None, run_dir: Path, name: str) -> str | None:

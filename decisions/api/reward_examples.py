@@ -40,6 +40,7 @@ CONTENT: dict[str, Any] = {
     "signal": "verdict",
     "training_low": -1.0,
     "training_high": 2.0,
+    "judges": None,
 }
 FIRST: dict[str, Any] = {
     "id": SPEC,
@@ -105,7 +106,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "list_reward_components": [Example({"results": [A_COMPONENT]})],
     "list_reward_specs": [Example(page(FIRST), path=FILER)],
     "read_reward_spec": [
-        Example(FIRST | {"changes": []}, path={**FILER, "number": "1"}, query={"against": "1"}),
+        Example(FIRST | {"changes": [], "judges_left_out": {}}, path={**FILER, "number": "1"}, query={"against": "1"}),
     ],
     "revise_reward_spec": [
         Example(SECOND | {"calculation": A_CALCULATION}, 201, ASKED, FILER, name="a new version"),

@@ -35,7 +35,9 @@ class RewardSpec(WorkspaceOwned):
     `credit` names the scheme by which an episode's components reach its decisions (`decisions.rewards.credit`), with a
     `discount` for each later decision. What training reads: raw rewards from `training_low` to `training_high` are 0 to
     1, clamped; `signal` names the component that says whether the action was right, for methods that learn from right
-    and wrong; empty for none."""
+    and wrong; empty for none.
+
+    `judges`: metrics by which judge models may count; null counts all feedback (`decisions.rewards.judged`)."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey("decisions.Agent", on_delete=models.CASCADE, related_name="reward_specs")
@@ -52,6 +54,7 @@ class RewardSpec(WorkspaceOwned):
     signal = models.CharField(max_length=100, blank=True)
     training_low = models.FloatField(default=-0.5)
     training_high = models.FloatField(default=1.0)
+    judges = models.JSONField(null=True, default=None)
     spec_hash = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -19,6 +19,7 @@ from decisions.pages.reward_form import RewardSpecForm, digest_of, write_content
 from decisions.pages.rewards import get_newest_spec
 from decisions.queries.reward_specs import compare_specs, list_specs
 from decisions.rewards.components.defaults import PRESETS, TRACES, VERDICT_ONLY
+from decisions.rewards.judged import find_judge_faults
 from decisions.rewards.revising import rebase_content, revise_reward_spec
 from decisions.rewards.spec_content import (
     SpecContent,
@@ -103,7 +104,7 @@ def _read(agent: Agent, form: RewardSpecForm) -> tuple[RewardSpec | None, SpecCo
         form.add_error(None, "The version that this form began with does not exist. Open the form again.")
         return None, None
     mine = form.read_content()
-    if faults := check_content(mine):
+    if faults := check_content(mine) or find_judge_faults(agent, mine.judges):
         form.add_faults(faults, mine)
         return base, None
     return base, complete(mine)
@@ -118,6 +119,8 @@ def _read_file(request: PageRequest, agent: Agent, newest: RewardSpec) -> HttpRe
         if (file.size or 0) > MOST_BYTES:
             raise TooLarge(f"The file has {file.size} bytes; at most {MOST_BYTES} are allowed.")
         mine = complete(read_content(read_yaml(file.read())))
+        if refused := find_judge_faults(agent, mine.judges):
+            raise InvalidRewardSpec("The reward spec is invalid.", faults=refused)
     except (InvalidInput, TooLarge) as error:
         faults = error.faults if isinstance(error, InvalidRewardSpec) else (FieldFault("", error.message),)
         form = _form(agent, newest.number, content_of(newest))

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from django import forms
 
-from decisions.queries.reward_specs import CREDIT_TITLES, TITLES, UNKNOWN_TITLES
+from decisions.queries.reward_specs import ALL_COUNTS, CREDIT_TITLES, TITLES, UNKNOWN_TITLES
 from decisions.rewards.components import COMPONENTS, Component, Parameter
 from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY
 from decisions.rewards.credit import SCHEMES
@@ -41,6 +41,7 @@ MOST_RULES = 50
 SCALE = ("low", "high", "clamp", "unknown")
 EPISODES = ("credit", "discount")
 FOR_TRAINING = ("signal", *TRAINING)
+JUDGING = ("judged", "judges")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,18 @@ class RewardSpecForm(forms.Form):
         label=TITLES["signal"],
         required=False,
         help_text="The component that says it, for methods that learn from right and wrong.",
+    )
+    judged = forms.ChoiceField(
+        label=TITLES["judges"],
+        choices=[("all", ALL_COUNTS), ("named", "Only calibrated judges count")],
+        help_text="A judge model is feedback from the source llm.",
+    )
+    judges = forms.CharField(
+        label="Judges that count",
+        required=False,
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+        help_text="A metric on each line. A judge counts while it is calibrated. Empty: no judge model counts.",
     )
     training_low = _number(TITLES["training_low"], "Leave empty to calculate it from the weights.")
     training_high = _number(TITLES["training_high"], "Leave empty to calculate it from the weights.")
@@ -136,6 +149,12 @@ class RewardSpecForm(forms.Form):
         for parameter, default in component.parameters.items():
             self.fields[f"parameter-{name}-{parameter}"] = _parameter_field(component, parameter, default)
 
+    def clean_judges(self) -> str:
+        if self.cleaned_data["judges"].strip() and self.cleaned_data.get("judged") == "all":
+            says = "All feedback counts; choose that only calibrated judges count, or leave it empty."
+            raise forms.ValidationError(says)
+        return str(self.cleaned_data["judges"])
+
     def read_content(self) -> SpecContent:
         """Of a valid form. `add_faults` reads the places of its components."""
         given = self.cleaned_data
@@ -144,6 +163,8 @@ class RewardSpecForm(forms.Form):
         components += [self._read_rule(place) for place in self.read_rules]
         values: dict[str, Any] = {name: given[name] for name in (*SCALE, *EPISODES, "signal")}
         values |= {name: msgspec.UNSET if given[name] is None else given[name] for name in TRAINING}
+        if given["judged"] == "named":
+            values["judges"] = tuple(line.strip() for line in given["judges"].splitlines() if line.strip())
         return SpecContent(tuple(components), **values)
 
     def _read_rule(self, place: int) -> ComponentSetup:
@@ -180,6 +201,8 @@ class RewardSpecForm(forms.Form):
             self.add_error(place if place in self.fields else None, says)
 
     def _place_of(self, field: str, content: SpecContent) -> str:
+        if field.startswith("judges["):
+            return "judges"
         found = OF_COMPONENT.fullmatch(field)
         if found is None:
             return field
@@ -230,6 +253,10 @@ class RewardSpecForm(forms.Form):
         return [self[name] for name in EPISODES]
 
     @property
+    def judging(self) -> list[forms.BoundField]:
+        return [self[name] for name in JUDGING]
+
+    @property
     def training(self) -> list[forms.BoundField]:
         return [self[name] for name in FOR_TRAINING]
 
@@ -249,6 +276,7 @@ def write_content(content: SpecContent) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(content, name) for name in (*SCALE, *EPISODES, "signal")}
     automatic = training_range(content) == (content.training_low, content.training_high)
     values |= {name: None if automatic else getattr(content, name) for name in TRAINING}
+    values |= {"judged": "all" if content.judges is None else "named", "judges": "\n".join(content.judges or ())}
     for place, one in enumerate(one for one in content.components if one.rule is not None):
         assert one.rule is not None
         values |= {f"rule-{place}": one.name.removeprefix("rule."), f"text-{place}": one.rule.text}

@@ -19,6 +19,7 @@ from decisions.queries.reward_specs import (
     list_specs,
     tell_credit,
 )
+from decisions.rewards.judged import find_left_out
 from decisions.rewards.spec_content import editable_content
 from decisions.rewards.specs import content_of
 from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
@@ -94,6 +95,7 @@ def describe(agent: Agent, spec: RewardSpec) -> dict[str, Any]:
         "components": describe_components(spec),
         "credit": credit,
         "credit_says": credit_says,
+        "left_out": list(find_left_out(agent, spec.judges).values()),
     }
 
 

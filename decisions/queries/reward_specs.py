@@ -34,7 +34,9 @@ TITLES = {
     "signal": "Right or wrong",
     "training_low": "Raw reward that is 0 to training",
     "training_high": "Raw reward that is 1 to training",
+    "judges": "Judge models",
 }
+ALL_COUNTS = "All feedback counts"
 CREDIT_TITLES: Mapping[str, str] = dict(CreditScheme.choices)
 UNKNOWN_TITLES: Mapping[str, str] = dict(UnknownParts.choices)
 
@@ -125,7 +127,10 @@ def _lines(content: SpecContent) -> dict[str, Sequence[str]]:
         lines[f"components.{one['name']}"] = write_yaml(told).splitlines()
     for name in TITLES:
         value = getattr(content, name)
-        lines[name] = [str(value) if value != "" else "none"]
+        if name == "judges":
+            lines[name] = [ALL_COUNTS] if value is None else [*value] or ["None counts"]
+        else:
+            lines[name] = [str(value) if value != "" else "none"]
     return lines
 
 

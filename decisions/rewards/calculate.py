@@ -20,6 +20,7 @@ from django.utils import timezone
 from decisions.models import RewardSpec
 from decisions.rewards.due import count_due, find_due, mark_due
 from decisions.rewards.gathering import Gathered, find_stored, gather_facts
+from decisions.rewards.judged import judges_that_count
 from decisions.rewards.measuring import ask_again, ask_to_measure
 from decisions.rewards.valuing import Plan, Valued, make_plan
 
@@ -67,6 +68,7 @@ Step = Callable[[], AbstractContextManager[object]]
 
 
 def plan_of(spec: RewardSpec) -> Plan:
+    """With the judges that are calibrated now."""
     return make_plan(
         spec.components,
         clamp=spec.clamp,
@@ -75,6 +77,7 @@ def plan_of(spec: RewardSpec) -> Plan:
         unknown=spec.unknown,
         credit=spec.credit,
         discount=spec.discount,
+        judges=None if spec.judges is None else judges_that_count(spec.agent, spec.judges),
     )
 
 
@@ -169,6 +172,7 @@ def _facts_of(spec: RewardSpec, plan: Plan, moments: Mapping[uuid.UUID, dt.datet
         groups=plan.reads,
         credited=plan.shares_credit,
         compared=plan.compares,
+        judges=plan.judges,
         moments=moments,
         now=timezone.now(),
     )

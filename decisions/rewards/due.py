@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import connection, transaction
 
 from decisions.models import RewardProgress, RewardSpec
 from decisions.models.episode import SAME_QUERY
+from decisions.rewards.judged import find_turned
 from decisions.rewards.valuing import Plan
 
 # A transaction that began earlier may commit later: look back further than any of ours lasts.
@@ -78,6 +79,11 @@ SELECT d.id FROM unnest(%(windows)s::float8[]) AS w(seconds) JOIN decisions_deci
    AND d.recorded_at <= %(now)s - make_interval(secs => w.seconds)
  WHERE d.agent_id = %(agent)s
 """
+# What these judges said counts since the last search, or ceased to count.
+_JUDGED = """
+SELECT d.id FROM decisions_feedback f JOIN decisions_decision d ON d.id = f.decision_id
+ WHERE f.workspace_id = %(workspace)s AND f.source = 'llm' AND f.metric = ANY(%(turned)s) AND d.agent_id = %(agent)s
+"""
 _MARK = """
 INSERT INTO decisions_rewarddue (workspace_id, spec_id, decision_id)
 SELECT %(workspace)s, %(spec)s, found.id FROM ({found}) AS found(id) ORDER BY 3
@@ -99,7 +105,7 @@ def mark_due(spec: RewardSpec, plan: Plan) -> None:
         cursor.execute("SELECT clock_timestamp()")
         now = cursor.fetchone()[0]
         parameters = _parameters(spec, plan, progress.searched_until, now)
-        cursor.execute(_MARK.format(found=_found(plan, progress.searched_until)), parameters)
+        cursor.execute(_MARK.format(found=_found(plan, parameters)), parameters)
         RewardProgress.objects.filter(spec=spec).update(searched_until=now)
 
 
@@ -119,7 +125,7 @@ def sample_rewardable(spec: RewardSpec, plans: Sequence[Plan], *, most: int, see
     everything = next((plan for plan in plans if plan.without_feedback), plans[0])
     parameters = {**_parameters(spec, everything, None, dt.datetime.now(dt.UTC)), "most": most, "seed": seed}
     with connection.cursor() as cursor:
-        cursor.execute(_SAMPLE.format(found=_found(everything, None)), parameters)
+        cursor.execute(_SAMPLE.format(found=_found(everything, parameters)), parameters)
         rows = cursor.fetchall()
     return sorted(row[0] for row in rows), rows[0][1] if rows else 0
 
@@ -131,15 +137,15 @@ def _ask(spec: RewardSpec, plan: Plan, what: str, *, most: int | None) -> list[A
         parameters = _parameters(spec, plan, since, cursor.fetchone()[0])
         marked = "SELECT decision_id FROM decisions_rewarddue WHERE spec_id = %(spec)s"
         cursor.execute(
-            f"SELECT {what} FROM ({marked} UNION ALL ({_found(plan, since)})) AS found(id) LIMIT %(most)s",  # noqa: S608
+            f"SELECT {what} FROM ({marked} UNION ALL ({_found(plan, parameters)})) AS found(id) LIMIT %(most)s",  # noqa: S608
             {**parameters, "most": most},
         )
         return list(cursor.fetchall())
 
 
-def _found(plan: Plan, since: dt.datetime | None) -> str:
+def _found(plan: Plan, parameters: Mapping[str, Any]) -> str:
     """One query for all sources that the plan reads."""
-    if since is None:
+    if parameters["since"] is None:
         return _ARRIVED if plan.without_feedback else _FEEDBACK
     sources: Sequence[str] = [_FEEDBACK, _ARRIVED if plan.without_feedback else _HEARD_OF_EARLIER]
     if "trace" in plan.reads:
@@ -148,16 +154,20 @@ def _found(plan: Plan, since: dt.datetime | None) -> str:
         sources = [*sources, _OF_THE_EPISODE]
     if plan.windows:
         sources = [*sources, _CLOSED]
+    if parameters["turned"]:
+        sources = [*sources, _JUDGED]
     changed = " UNION ".join(f"({source})" for source in sources)
     return f"({changed}) UNION ({_OF_THE_QUERY.format(changed=changed)})" if plan.compares else changed
 
 
 def _parameters(spec: RewardSpec, plan: Plan, since: dt.datetime | None, now: dt.datetime) -> dict[str, Any]:
+    back = None if since is None else since - OVERLAP
     return {
         "workspace": spec.workspace_id,
         "agent": spec.agent_id,
         "spec": spec.id,
-        "since": None if since is None else since - OVERLAP,
+        "since": back,
+        "turned": find_turned(spec, back),
         "now": now,
         "windows": list(plan.windows),
     }

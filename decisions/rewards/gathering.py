@@ -56,6 +56,7 @@ WITH due AS MATERIALIZED (
   SELECT f.* FROM due JOIN decisions_feedback f ON f.decision_id = due.id AND f.recorded_at <= due.as_of
    WHERE f.workspace_id = %(workspace)s
      AND f.decision_id BETWEEN %(first)s AND %(last)s  -- leaves the other months' partitions out
+     AND (%(judges)s::text[] IS NULL OR f.source <> 'llm' OR f.metric = ANY(%(judges)s))
 ), standing AS (
   SELECT DISTINCT ON (f.decision_id, f.metric) f.decision_id, f.metric, f.value, f.idempotency_key
     FROM said f WHERE {STANDS.format("f", "said")}
@@ -108,6 +109,7 @@ SELECT e.id, e.query, e.final_response, e.tasks_created, e.tasks_completed, e.ta
 _HEARD = f"""
 WITH said AS MATERIALIZED (
   SELECT f.* FROM decisions_feedback f WHERE f.workspace_id = %(workspace)s AND f.episode_id = ANY(%(episodes)s)
+     AND (f.source <> 'llm' OR %(judged)s)
 ), standing AS (
   SELECT DISTINCT ON (f.episode_id, f.metric) f.episode_id, f.metric, f.value FROM said f
    WHERE NOT EXISTS (SELECT 1 FROM said later WHERE later.supersedes = f.id)
@@ -172,12 +174,14 @@ def gather_facts(
     now: dt.datetime,
     credited: bool = False,
     compared: bool = False,
+    judges: Collection[str] | None = None,
 ) -> Iterator[Gathered]:
     """Of those decisions that are the workspace's, or the agent's where one is given, in the order of their ids; what
     is not there yet is left out.
 
     moments: up to when feedback was recorded that counts, None for all of it. Traces are read as they are now.
     `credited`: with each decision's place in its episode; `compared`: with the traces of other episodes of its query.
+    `judges`: metrics by which feedback on decisions from judge models counts, and none on episodes; None for all.
     """
     if not moments:
         return
@@ -194,6 +198,7 @@ def gather_facts(
                 "agent": agent_id,
                 "first": min(moments),
                 "last": max(moments),
+                "judges": None if judges is None else sorted(judges),
             },
         )
         rows = cursor.fetchall()
@@ -209,7 +214,7 @@ def gather_facts(
     others = _find_others(episodes) if compared else {}
     traces = {}
     if "trace" in groups:
-        traces = _find_traces(workspace_id, episodes.union(*others.values()))
+        traces = _find_traces(workspace_id, episodes.union(*others.values()), judged=judges is None)
         traces |= _find_own_traces({row[0]: more for row, more in zip(rows, told, strict=True) if row[5] is None})
     for (decision, measures, until, confidence, age, episode, agent, *_), more in zip(rows, told, strict=True):
         facts = Facts(
@@ -225,11 +230,12 @@ def gather_facts(
         yield Gathered(decision, facts, until, agent, episode)
 
 
-def _find_traces(workspace_id: uuid.UUID, episodes: Collection[uuid.UUID]) -> dict[uuid.UUID, Trace]:
-    """By episode. An erased episode has no trace."""
+def _find_traces(workspace_id: uuid.UUID, episodes: Collection[uuid.UUID], *, judged: bool) -> dict[uuid.UUID, Trace]:
+    """By episode, `judged`: with what judge models said of it. An erased episode has no trace."""
     if not episodes:
         return {}
     known: dict[str, Any] = {"episodes": list(episodes), "workspace": workspace_id, "erased": PSEUDONYM_PREFIX}
+    known["judged"] = judged
     with connection.cursor() as cursor:
         cursor.execute(_HEARD, known)
         heard = {episode: _decode(measures) for episode, measures in cursor.fetchall()}

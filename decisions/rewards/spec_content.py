@@ -26,6 +26,7 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
 LARGEST_REWARD = 1e6
 LONGEST_WINDOW_DAYS = 3650
 MOST_COMPONENTS = 200
+MOST_JUDGES, LONGEST_METRIC = 20, 64
 RULE_NAME = re.compile(r"rule\.[a-z][a-z0-9_]{0,59}")
 Window = float | msgspec.UnsetType | None
 
@@ -69,7 +70,8 @@ class SpecContent:
 
     The weighted sum of the components is clamped to ±`clamp`; [`low`, `high`] is mapped to [0, 1]. `unknown` is one of
     UNKNOWN. `credit` is one of SCHEMES, with a `discount` in (0, 1]. `signal` left out is the first component that says
-    right or wrong; empty is none. The training range left out follows from the weights.
+    right or wrong; empty is none. The training range left out follows from the weights. With `judges`, metrics, judge
+    models count only by those, and only while they are calibrated; None counts all feedback.
     """
 
     components: Sequence[ComponentSetup]
@@ -82,6 +84,7 @@ class SpecContent:
     signal: str | msgspec.UnsetType = msgspec.UNSET
     training_low: float | msgspec.UnsetType = msgspec.UNSET
     training_high: float | msgspec.UnsetType = msgspec.UNSET
+    judges: tuple[str, ...] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -100,7 +103,7 @@ class Change:
 
 
 TRAINING = ("training_low", "training_high")
-READ_ONLY = frozenset({"id", "number", "spec_hash", "created_at", "changes"})
+READ_ONLY = frozenset({"id", "number", "spec_hash", "created_at", "changes", "judges_left_out"})
 """What the API answers besides the content: it may be sent back, and says nothing."""
 _CONTENT: Mapping[str, Any] = {
     "clamp": float,
@@ -112,6 +115,7 @@ _CONTENT: Mapping[str, Any] = {
     "signal": str | None,
     "training_low": float,
     "training_high": float,
+    "judges": tuple[str, ...] | None,
 }
 _COMPONENT: Mapping[str, Any] = {
     "name": str,
@@ -126,6 +130,7 @@ _TYPES = {
     str: "text",
     str | None: "text",
     float | None: "a number, or null",
+    tuple[str, ...] | None: "a list of metrics, or null",
     RuleSetup: "an object with text, low and high",
 }
 
@@ -224,6 +229,7 @@ def check_content(content: SpecContent) -> list[FieldFault]:
         faults.append(FieldFault("credit", f"{content.credit[:40]!r} is unknown", ", ".join(SCHEMES)))
     if not 0 < content.discount <= 1:
         faults.append(FieldFault("discount", f"{content.discount} is out of range", "above 0, up to 1"))
+    faults += _judge_faults(content.judges or ())
     if not faults:  # else neither the range nor what can be the signal is known
         full = complete(content)
         assert isinstance(full.training_low, float) and isinstance(full.training_high, float)
@@ -239,6 +245,17 @@ def _range_faults(low_name: str, low: float, high_name: str, high: float) -> Ite
         yield FieldFault(name, f"{value} is out of range", bounds)
     if not odd and not low < high:
         yield FieldFault(high_name, f"{high:g} is not above {low_name}", f"more than {low:g}")
+
+
+def _judge_faults(judges: Sequence[str]) -> Iterator[FieldFault]:
+    if len(judges) > MOST_JUDGES:
+        yield FieldFault("judges", f"{len(judges)} given", f"at most {MOST_JUDGES} judges")
+    for place, name in enumerate(judges):
+        if not 0 < len(name) <= LONGEST_METRIC or "\0" in name:
+            right = f"the metric of a judge, 1 to {LONGEST_METRIC} characters"
+            yield FieldFault(f"judges[{place}]", "is empty or too long", right)
+        elif judges.index(name) != place:
+            yield FieldFault(f"judges[{place}]", f"{name} appears twice", "each judge once")
 
 
 def _signal_faults(content: SpecContent) -> Iterator[FieldFault]:
@@ -369,13 +386,16 @@ def setup_of(told: Mapping[str, Any]) -> ComponentSetup:
 
 def plain_content(content: SpecContent) -> dict[str, Any]:
     """As JSON or YAML, of a complete content; `read_content` reads it back."""
-    return {"components": stored_components(content), **{name: getattr(content, name) for name in _CONTENT}}
+    told = {"components": stored_components(content), **{name: getattr(content, name) for name in _CONTENT}}
+    return told | {"judges": None if content.judges is None else list(content.judges)}
 
 
 def editable_content(content: SpecContent) -> dict[str, Any]:
     """As `plain_content`, for a person who edits it: without the training range where that follows from the weights,
     so that it follows the edited ones, too; and without empty parts."""
     told = plain_content(content)
+    if content.judges is None:
+        del told["judges"]
     if (content.training_low, content.training_high) == training_range(content):
         for name in TRAINING:
             del told[name]

@@ -12,6 +12,7 @@ from django.db.models import Max
 
 from decisions.errors import InvalidRewardSpec
 from decisions.models import Agent, RewardSpec
+from decisions.rewards.judged import find_judge_faults
 from decisions.rewards.spec_content import (
     ComponentSetup,
     RuleSetup,
@@ -43,7 +44,7 @@ def create_reward_spec(*, by: Actor, agent: Agent, content: SpecContent, changed
     `changed` names the fields that differ, for the audit. `decisions.rewards.revising` is for people and programs: it
     knows of others who edit, and has the rewards calculated.
     """
-    if faults := check_content(content):
+    if faults := check_content(content) or find_judge_faults(agent, content.judges):
         raise InvalidRewardSpec("The reward spec is invalid.", faults=faults)
     Agent.objects.select_for_update().get(id=agent.id)
     last = agent.reward_specs.aggregate(last=Max("number"))["last"] or 0
@@ -58,7 +59,9 @@ def create_reward_spec(*, by: Actor, agent: Agent, content: SpecContent, changed
 def columns_of(content: SpecContent) -> dict[str, Any]:
     """What a row of the spec holds: its content, complete, and the hash of it."""
     told = plain_content(complete(content))
-    return told | {"spec_hash": hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()}
+    # A content that names no judges has the hash that it had before specs could name any.
+    hashed = told if content.judges is not None else {name: told[name] for name in told if name != "judges"}
+    return told | {"spec_hash": hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).hexdigest()}
 
 
 def content_of(spec: RewardSpec) -> SpecContent:
@@ -76,6 +79,7 @@ def content_of(spec: RewardSpec) -> SpecContent:
             signal=spec.signal,
             training_low=spec.training_low,
             training_high=spec.training_high,
+            judges=None if spec.judges is None else tuple(spec.judges),
         )
     )
 

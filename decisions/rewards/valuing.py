@@ -80,6 +80,8 @@ class Plan:
     """Seconds after which a component that has no value gets one."""
     without_feedback: bool
     """Whether a decision can have a reward before any feedback on it."""
+    judges: frozenset[str] | None = None
+    """Metrics by which feedback from judge models counts; None for all."""
 
     @property
     def shares_credit(self) -> bool:
@@ -156,6 +158,7 @@ def make_plan(
     unknown: str = "left_out",
     credit: str = "equal",
     discount: float = 1.0,
+    judges: frozenset[str] | None = None,
 ) -> Plan:
     """From a spec's stored components. Raises KeyError for a component that is not installed any more."""
     lines, reads, without_feedback = [], set[Group](), False
@@ -177,7 +180,7 @@ def make_plan(
         reads |= component.reads
         without_feedback |= bool(component.reads) or component.measured or lines[-1].fills_in
     windows = tuple(sorted({line.window for line in lines if line.fills_in and line.window is not None}))
-    return Plan(lines, clamp, low, high, unknown, frozenset(reads), credit, discount, windows, without_feedback)
+    return Plan(lines, clamp, low, high, unknown, frozenset(reads), credit, discount, windows, without_feedback, judges)
 
 
 def share_weights(unknown: str, weights: Sequence[float], known: Sequence[float]) -> float:

@@ -19,7 +19,8 @@ from decisions.models import Agent, Decision, RewardDraft, RewardSpec
 from decisions.rewards.calculate import CHUNK, plan_of
 from decisions.rewards.comparison import Case, Comparison, compare_cases
 from decisions.rewards.due import sample_rewardable
-from decisions.rewards.gathering import gather_facts
+from decisions.rewards.gathering import Gathered, gather_facts
+from decisions.rewards.judged import find_judge_faults, judges_that_count
 from decisions.rewards.revising import Revision, check_expected, get_newest, revise_reward_spec
 from decisions.rewards.spec_content import (
     SpecContent,
@@ -54,7 +55,7 @@ def draft_reward_spec(*, by: Actor, agent: Agent, expected: int, content: SpecCo
     """
     base = get_newest(agent)
     check_expected(base, expected)
-    if faults := check_content(content):
+    if faults := check_content(content) or find_judge_faults(agent, content.judges):
         raise InvalidRewardSpec("The reward spec is invalid.", faults=faults)
     full = complete(content)
     if not compare_contents(content_of(base), full):
@@ -121,7 +122,7 @@ def try_draft(
     Both read the same facts at the same moment, whatever rewards are stored. `tell` hears how many of how many
     decisions are done. Raises KeyError for a component that is not installed any more.
     """
-    plans = plan_of(draft.base), _plan_of_content(read_content(draft.content))
+    plans = plan_of(draft.base), _plan_of_content(draft.agent, read_content(draft.content))
     decisions, population = sample_rewardable(draft.base, plans, most=most, seed=SEED)
     cases: list[Case] = []
     for start in range(0, len(decisions), CHUNK):
@@ -130,7 +131,7 @@ def try_draft(
     return compare_cases(cases, population=population, seed=SEED)
 
 
-def _plan_of_content(content: SpecContent) -> Plan:
+def _plan_of_content(agent: Agent, content: SpecContent) -> Plan:
     full = complete(content)
     return make_plan(
         stored_components(full),
@@ -140,6 +141,7 @@ def _plan_of_content(content: SpecContent) -> Plan:
         unknown=full.unknown,
         credit=full.credit,
         discount=full.discount,
+        judges=None if full.judges is None else judges_that_count(agent, full.judges),
     )
 
 
@@ -150,7 +152,24 @@ def _value(spec: RewardSpec, plans: tuple[Plan, Plan], chunk: Sequence[uuid.UUID
     versions = ModelVersion.objects.select_related("registered_model").in_bulk(
         {version for version, _, _ in rows.values() if version is not None}
     )
-    facts = gather_facts(
+    facts = list(_gather(spec, plans, chunk, before.judges))
+    others = facts if after.judges == before.judges else list(_gather(spec, plans, chunk, after.judges))
+    for gathered, other in zip(facts, others, strict=True):
+        version, policy, unit = rows[gathered.decision]
+        yield Case(
+            decision=str(gathered.decision),
+            actor=policy if version is None else str(versions[version]),
+            cluster=unit or str(gathered.decision),
+            before=before.value(gathered.facts),
+            after=after.value(other.facts),
+        )
+
+
+def _gather(
+    spec: RewardSpec, plans: tuple[Plan, Plan], chunk: Sequence[uuid.UUID], judges: frozenset[str] | None
+) -> Iterator[Gathered]:
+    before, after = plans
+    return gather_facts(
         workspace_id=spec.workspace_id,
         agent_id=spec.agent_id,
         groups=before.reads | after.reads,
@@ -158,13 +177,5 @@ def _value(spec: RewardSpec, plans: tuple[Plan, Plan], chunk: Sequence[uuid.UUID
         compared=before.compares or after.compares,
         moments=dict.fromkeys(chunk),
         now=timezone.now(),
+        judges=judges,
     )
-    for gathered in facts:
-        version, policy, unit = rows[gathered.decision]
-        yield Case(
-            decision=str(gathered.decision),
-            actor=policy if version is None else str(versions[version]),
-            cluster=unit or str(gathered.decision),
-            before=before.value(gathered.facts),
-            after=after.value(gathered.facts),
-        )

@@ -1,18 +1,13 @@
-"""The way to servers that an admin has named: only those that the operator allows, at addresses that were checked.
-
-A host's name is resolved here, its addresses are checked, and the connection goes to the address that was: a name that
-changes between the check and the call leads nowhere else. Redirects are not followed, and no proxy of the environment
-is used.
+"""The way to servers that an admin has named: only those that the operator allows, at addresses that were checked
+(`models_registry.pinned`). Redirects are not followed, and no proxy of the environment is used.
 """
 
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
 from functools import cache
 from urllib.parse import urlsplit
 
@@ -21,7 +16,7 @@ import httpx
 from django.conf import settings
 
 from models_registry.backends.endpoint import Endpoint
-from models_registry.errors import BackendUnavailable
+from models_registry.pinned import AddressRefused, PinnedTransport, choose_address
 from workspaces.errors import FieldFault
 
 PORTS = {"http": 80, "https": 443}
@@ -49,54 +44,14 @@ def _origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, (parts.hostname or "").lower(), parts.port or PORTS.get(parts.scheme, 0)
 
 
-def choose_address(host: str, found: Sequence[str]) -> str:
-    """The first address that may be connected to. Raises BackendUnavailable.
-
-    Link-local ones never: that is where clouds hand out their machines' credentials. Private ones are where a team's
-    own servers are, and the operator has allowed the host.
-    """
-    for text in found:
-        address = ipaddress.ip_address(text.partition("%")[0])
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        if not (address.is_link_local or address.is_multicast or address.is_unspecified):
-            return str(address)
-    raise BackendUnavailable(f"{host} has no address that may be asked: {', '.join(found)[:200] or 'none'}.")
-
-
-def _pin(request: httpx.Request, address: str) -> None:
-    """Certificates are still checked against the name, which also stays in the header Host."""
-    host = request.url.host
-    if address != host:
-        request.extensions = {**request.extensions, "sni_hostname": host}
-        request.url = request.url.copy_with(host=address)
-
-
-def _addresses(answer: Sequence[tuple[object, object, object, object, tuple[object, ...]]]) -> list[str]:
-    return [str(one[4][0]) for one in answer]
-
-
-class PinnedTransport(httpx.HTTPTransport):
-    """Resolves, checks, and connects to what was checked."""
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        host = request.url.host
-        try:
-            found = _addresses(socket.getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM))
-        except OSError as error:
-            raise httpx.ConnectError(f"{host} is not known: {error}", request=request) from error
-        _pin(request, choose_address(host, found))
-        return super().handle_request(request)
-
-
 def _checked_socket(info: aiohttp.AddrInfoType) -> socket.socket:
     """The same in an event loop, of every address that is tried, whether a name was resolved to it or the URL holds it.
     Raises PermissionError, after which the next one is tried."""
     family, kind, protocol, _, place = info
     try:
         choose_address("The host", [str(place[0])])
-    except BackendUnavailable as error:
-        raise PermissionError(errno.EACCES, error.message) from error
+    except AddressRefused as error:
+        raise PermissionError(errno.EACCES, str(error)) from error
     return socket.socket(family, kind, protocol)
 
 

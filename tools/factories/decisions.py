@@ -58,6 +58,7 @@ DRAFTED = {
     "signal": "verdict",
     "training_low": -1.0,
     "training_high": 2.0,
+    "judges": None,
 }
 """What a draft of a reward spec says."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -161,6 +161,7 @@ def read_data(spec: RunSpec, run_dir: Path, agent: OutsideAgent | None = None) -
     tasks = read(spec.data.train, Task) if spec.train_rows is RowKind.TASKS else []
     heldout_tasks = read(spec.data.heldout, Task) if spec.heldout_rows is RowKind.TASKS else []
     faults.extend(find_task_faults(spec.data.train, tasks, agent) + find_task_faults(spec.data.heldout, heldout_tasks))
+    faults.extend(find_judging_faults(spec, [*tasks, *heldout_tasks], agent))
     if spec.trains_by.makes_reward_model:
         others = spec.reward_model.others
         preferences = preferences or pair_with_others(labelled, others, seed=f"{spec.seed}/train")
@@ -219,6 +220,24 @@ def find_task_faults(path: str | None, tasks: Sequence[Task], agent: OutsideAgen
             continue  # it may work the next time; the run counts what does not
     left = len(faults) - FAULTS_SHOWN
     return faults[:FAULTS_SHOWN] + ([f"{path}: and {left} more"] if left > 0 else [])
+
+
+def find_judging_faults(spec: RunSpec, tasks: Sequence[Task], agent: OutsideAgent | None) -> Iterator[str]:
+    """What keeps the spec's judge from scoring the episodes."""
+    if spec.judge is None:
+        return
+    if spec.judge.url is None:
+        yield "judge.url: is missing; give the server's address, up to and with /v1"
+    if agent is not None:
+        yield "judge: episodes of an agent with a base URL are not judged; leave it out"
+        return
+    for name in sorted({task.environment for task in tasks}):
+        try:
+            judged = find_environment(name).judged
+        except (UnknownEnvironment, BadEnvironment):
+            continue  # find_task_faults says so
+        if not judged:
+            yield f"judge: environment {name!r} has no criterion that a judge scores; leave it out"
 
 
 def pair_with_others(rows: Sequence[Labelled], others: int | None, *, seed: str) -> list[Preference]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from training.engine.right_from import RIGHT_FROM
 
@@ -182,3 +182,29 @@ class Online(Strict):
     alarms: Alarms | None = Field(
         default=Alarms(), description="of tasks with held-out ones or suites: looks that may stop the run; null: none"
     )
+
+
+class Judge(Strict):
+    """A judge model that scores what each episode on tasks made, in [0, 1] (docs/judges.md).
+
+    `prompt` asks it; {task} and {work} are filled in, and it answers with the number alone or {"score": number}. Of a
+    run by the API `backend` names the server, and the run fills in `url`, `key_variable`, `timeout_seconds` and
+    `calibration`, the ID of the measurement by which the judge may be used.
+    """
+
+    metric: str = Field(min_length=1, max_length=64, description="of the judge's scores in the ledger")
+    model: str = Field(min_length=1, max_length=200, description="as its server calls it")
+    prompt: str = Field(min_length=1, max_length=20_000)
+    share: float = Field(default=0.0, ge=0, le=1, description="of the reward, that the judge decides; 0: none")
+    backend: str = Field(default="", max_length=63)
+    url: str | None = Field(default=None, max_length=500, description="up to and with /v1")
+    key_variable: str = Field(default="", max_length=100, description="environment variable that holds the key")
+    timeout_seconds: float = Field(default=60.0, gt=0, le=3600)
+    calibration: str | None = None
+
+    @field_validator("prompt")
+    @classmethod
+    def _holds_the_work(cls, prompt: str) -> str:
+        if "{work}" not in prompt:
+            raise ValueError("must have {work} where the work is to stand")
+        return prompt

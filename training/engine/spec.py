@@ -22,6 +22,7 @@ from training.engine.methods import METHODS, Method, Need, RowKind
 from training.engine.settings import (
     AllAction,
     Dpo,
+    Judge,
     Kto,
     Lora,
     Online,
@@ -228,6 +229,7 @@ class RunSpec(Strict):
         "by default 1 for pretrain and sft, which teach it, and 0.3 for the others, which keep it",
     )
     reward: Annotated[list[RewardComponent], Field(max_length=64)] = []
+    judge: Judge | None = Field(default=None, description="of tasks: a judge model that scores what episodes made")
     data: Data = Data()
     held_back: float = Field(
         default=0.0,
@@ -329,6 +331,8 @@ class RunSpec(Strict):
             faults.append("online.ranked: only fresh texts are ranked, of grpo on texts with a reward; leave it out")
         if self.train_rows is RowKind.TASKS and self.reward:
             faults.append("reward: of tasks the environment gives the reward; leave it out")
+        if self.judge is not None and self.train_rows is not RowKind.TASKS:
+            faults.append("judge: only episodes on tasks are judged; leave it out")
         if (self.method == "export") != (self.export is not None):
             faults.append("export: the method export, and no other, needs what is to be written")
         if self.export is not None and self.export.format is Format.LORA and self.base.adapter is None:

@@ -8,7 +8,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from decisions.models import CreditScheme, RewardDraft, RewardSpec, UnknownParts
-from decisions.rewards.spec_content import MOST_COMPONENTS, compare_contents, stored_components
+from decisions.rewards.judged import find_left_out
+from decisions.rewards.spec_content import MOST_COMPONENTS, MOST_JUDGES, compare_contents, stored_components
 from decisions.rewards.specs import content_of
 from jobs.models import Job, JobState
 from jobs.serializers import JobSerializer
@@ -81,12 +82,19 @@ class ChangeSerializer(serializers.Serializer[Any]):
 
 
 SCALE = ["clamp", "low", "high", "unknown"]
-CONTENT = ["components", *SCALE, "credit", "discount", "signal", "training_low", "training_high"]
+CONTENT = ["components", *SCALE, "credit", "discount", "signal", "training_low", "training_high", "judges"]
+
+
+def judges_field(**more: Any) -> serializers.ListField:
+    says = "Metrics of the judge models that count while they are calibrated; null: all feedback counts"
+    name = serializers.CharField(max_length=64)
+    return serializers.ListField(child=name, allow_null=True, max_length=MOST_JUDGES, help_text=says, **more)
 
 
 class RewardSpecSerializer(serializers.ModelSerializer[RewardSpec]):
     components = serializers.SerializerMethodField()
     signal = serializers.CharField(help_text="Component that says right or wrong; empty for none")
+    judges = judges_field()
 
     class Meta:
         model = RewardSpec
@@ -101,9 +109,16 @@ class RewardSpecDetailSerializer(RewardSpecSerializer):
     """The view gives the spec to compare with as `against`, or None."""
 
     changes = serializers.SerializerMethodField(help_text="Null without `against`")
+    judges_left_out = serializers.SerializerMethodField(
+        help_text="By metric, why a judge of the spec does not count now"
+    )
 
     class Meta(RewardSpecSerializer.Meta):
-        fields = [*RewardSpecSerializer.Meta.fields, "changes"]
+        fields = [*RewardSpecSerializer.Meta.fields, "changes", "judges_left_out"]
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
+    def get_judges_left_out(self, spec: RewardSpec) -> Any:
+        return find_left_out(spec.agent, spec.judges)
 
     @extend_schema_field(ChangeSerializer(many=True, allow_null=True))
     def get_changes(self, spec: RewardSpec) -> Any:
@@ -158,6 +173,7 @@ class RewardSpecBody(StrictBody):
     )
     training_low = serializers.FloatField(required=False, help_text="By default what a wrong action earns")
     training_high = serializers.FloatField(required=False, help_text="By default the most that can be earned")
+    judges = judges_field(required=False)
 
 
 class ContentSerializer(serializers.ModelSerializer[RewardSpec]):
@@ -165,6 +181,7 @@ class ContentSerializer(serializers.ModelSerializer[RewardSpec]):
 
     components = EntrySerializer(many=True)
     signal = serializers.CharField(help_text="Component that says right or wrong; empty for none")
+    judges = judges_field()
 
     class Meta:
         model = RewardSpec

@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 
 from decisions.ingest.item_ends import apply_item_outcomes
 from decisions.models import AgentKind
+from decisions.rewards.judged import list_left_out
 from decisions.rewards.pending import Calculated, calculate_pending
 from decisions.rewards.specs import find_specs
 from workspaces.commands import UncheckedCommand
@@ -38,14 +39,17 @@ class Command(UncheckedCommand):
             asked = " ".join(filter(None, [options["workspace"], options["agent_type"]])) or "any agent"
             self.stderr.write(f"No agent matches {asked}. Check --workspace and --agent-type.")
             sys.exit(EXIT_BAD_INPUT)
-        processed, errors = 0, 0
+        processed, errors, left_out = 0, 0, list[dict[str, str]]()
         for workspace, specs in found:
             apply_item_outcomes(workspace=workspace)
             done: Calculated = calculate_pending(specs)
             processed, errors = processed + done.processed, errors + done.errors
+            left_out += list_left_out(specs)
         if options["json"]:
-            self.stdout.write(json.dumps({"processed": processed, "errors": errors}))
+            self.stdout.write(json.dumps({"processed": processed, "errors": errors, "judges_left_out": left_out}))
         else:
             self.stdout.write(f"{processed} rewards calculated, {errors} with an error")
+            for one in left_out:
+                self.stdout.write(f"{one['agent']} in {one['workspace']}: a judge is left out: {one['reason']}")
         if errors:
             sys.exit(EXIT_FAILED_COMPONENTS)

@@ -204,7 +204,7 @@ class TestRewards:
         judge(app, recorded(app), "CONFIRMED")
         judge(app, app.post(f"{T}/decisions/record", RETRIEVER).json(), "CONFIRMED")
         call_command("calculate_rewards", "--agent-type", "FILER", "--json")
-        assert json.loads(capsys.readouterr().out) == {"processed": 1, "errors": 0}
+        assert json.loads(capsys.readouterr().out) == {"processed": 1, "errors": 0, "judges_left_out": []}
         call_command("calculate_rewards")
         assert capsys.readouterr().out == "1 rewards calculated, 0 with an error\n"
         with pytest.raises(SystemExit, match="2"):

@@ -10,12 +10,11 @@ from models_registry.backends.endpoint import Endpoint
 from models_registry.backends.outbound import (
     async_session,
     async_timeout,
-    choose_address,
     close_clients,
     find_url_fault,
     http_client,
 )
-from models_registry.errors import BackendUnavailable
+from models_registry.pinned import AddressRefused, choose_address
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +56,7 @@ def test_addresses_that_lead_to_credentials_of_clouds_are_never_connected_to():
     assert choose_address("x", ["169.254.169.254", "10.0.0.7"]) == "10.0.0.7"
     assert choose_address("x", ["fe80::1%eth0", "fd00::7"]) == "fd00::7"
     for bad in (["169.254.169.254"], ["::ffff:169.254.169.254"], ["0.0.0.0"], ["224.0.0.1"], []):
-        with pytest.raises(BackendUnavailable, match="no address"):
+        with pytest.raises(AddressRefused, match="no address"):
             choose_address("x", bad)
 
 

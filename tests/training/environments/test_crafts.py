@@ -70,7 +70,7 @@ class TestBusiness:
     def test_each_step_pays_once_and_the_affordable_best_is_right(self, world: Business) -> None:
         assert earn(world, "analyse budget", "calculate B", "calculate B", "risk C", "risk B") == [0.5, 0.5, 0, 0, 0.5]
         assert "B returns 80%" in world.observe() and "Affordable: B C" in world.observe()
-        assert world.components() == {"feasibility": None, "roi": None, "risk": None}
+        assert world.components() == {"feasibility": None, "roi": None, "risk": None, "judgement": None}
         assert earn(world, "decide B") == [3.0]
         told = world.components()
         assert world.solved and told["feasibility"] == 1.0 and told["risk"] == 0.9

@@ -39,6 +39,7 @@ class Business(BaseEnvironment):
     name: ClassVar[str] = "business"
     does: ClassVar[str] = "A decision among three offers by budget, expected return and risk."
     max_steps: ClassVar[int] = 8
+    judged: ClassVar[str] = "judgement"
     most_reward: ClassVar[float] = LOOKED + 3 * CALCULATED + WEIGHED + DECIDED
 
     offers: dict[str, Offer]
@@ -118,9 +119,9 @@ class Business(BaseEnvironment):
 
     def components(self) -> dict[str, float | None]:
         """Of the decision; None before one. `feasibility`: it can be afforded. `roi`: its expected return against the
-        best and the worst of the three. `risk`: the chance that it succeeds."""
+        best and the worst of the three. `risk`: the chance that it succeeds. `judgement` only a judge can say."""
         if self.decision is None:
-            return {"feasibility": None, "roi": None, "risk": None}
+            return {"feasibility": None, "roi": None, "risk": None, "judgement": None}
         offer = self.offers[self.decision]
         returns = [one.expected_return for one in self.offers.values()]
         spread = max(returns) - min(returns)
@@ -128,7 +129,18 @@ class Business(BaseEnvironment):
             "feasibility": float(self.decision in self._affordable()),
             "roi": (offer.expected_return - min(returns)) / spread if spread else 1.0,
             "risk": 1 - offer.risk / 10,
+            "judgement": None,
         }
+
+    def show_work(self) -> str:
+        """The offers, what was looked at, and the decision; empty before one."""
+        if self.decision is None:
+            return ""
+        offers = [
+            f"Offer {name} costs {one.cost}, gains {one.gain} a year for {YEARS} years, and fails in {one.risk} of 10."
+            for name, one in self.offers.items()
+        ]
+        return f"Budget: {self.budget}. {' '.join(offers)} Looked at: {'. '.join(self.known)}. Taken: {self.decision}."
 
     def find_expert_action(self) -> str | None:
         for action in ("analyse budget", *(f"calculate {name}" for name in NAMES)):

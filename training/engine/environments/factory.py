@@ -2,8 +2,9 @@
 
     trainer = GRPOTrainer(model, train_dataset=rows, environment_factory=environment_factory("office"))
 
-Each row of the dataset has the task as `task`, an object or its JSON, and may have `seed`. The tools are methods of the
-class, with the types and docstrings that chat templates are made from. Imports no torch and no TRL.
+Each row of the dataset has the task as `task`, an object or its JSON, may have `seed`, and ends in a message to which
+TRL adds the first observation. The tools are methods of the class, with the types and docstrings that chat templates
+are made from. Imports no torch and no TRL.
 """
 
 from __future__ import annotations

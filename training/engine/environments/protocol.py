@@ -67,6 +67,9 @@ class BaseEnvironment(ABC):
     most_reward: ClassVar[float] = 1.0
     """What the rewards of an episode add up to at most. Training divides by it."""
 
+    judged: ClassVar[str] = ""
+    """The criterion among `components` that only a judge can say; empty where there is none."""
+
     splits: ClassVar[tuple[Split, ...]] = ("train", "heldout")
     """Which tasks it draws. One that is for measuring only has none to learn from."""
 
@@ -178,6 +181,10 @@ class BaseEnvironment(ABC):
         """Named criteria of the work as it is now, each in [0, 1]; None of one that cannot be told. For people and
         reports: what they are worth in training, `act` says."""
         return {}
+
+    def show_work(self) -> str:
+        """What a judge reads of the work as it is now, besides the task; empty while there is none."""
+        return ""
 
     def find_expert_action(self) -> str | None:
         """What a worker who knows the solution does now; None where nobody has written one down."""

@@ -2,7 +2,7 @@
 
 A program checks what it can: `coherence`, whether each sentence is about the topic and in its place, and `grammar`, by
 a few rules (a capital at the start, a full stop at the end, no doubled word, a or an as the next letter asks). Whether
-a text is any good, `creativity`, only a judge can say, so it has no value here until one is calibrated
+a text is any good, `creativity`, only a judge can say, so it has no value unless the run has a calibrated one
 (docs/judges.md). Paid once each: 0.5 for an idea on the topic, 0.5 for the outline in order, 1 for each of three
 sentences that is coherent and without a fault, and 1 for ending with all of them so.
 """
@@ -37,6 +37,7 @@ class Writing(BaseEnvironment):
     name: ClassVar[str] = "writing"
     does: ClassVar[str] = "A text of three sentences on a topic: idea, outline, sentences, editing."
     max_steps: ClassVar[int] = 9
+    judged: ClassVar[str] = "creativity"
     most_reward: ClassVar[float] = IDEA + OUTLINE + 3 * SENTENCE + FINISHED
 
     idea: str
@@ -127,6 +128,9 @@ class Writing(BaseEnvironment):
         about = [topic in self.text.get(part, "") for part in PARTS]
         faultless = [bool(self.text.get(part)) and not find_faults(self.text[part]) for part in PARTS]
         return {"coherence": sum(about) / 3, "grammar": sum(faultless) / 3, "creativity": None}
+
+    def show_work(self) -> str:
+        return " ".join(self.text[part] for part in PARTS if part in self.text)
 
     def find_expert_action(self) -> str | None:
         if not self.idea:

@@ -19,6 +19,7 @@ from torch import Tensor
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.environments.episodes import Episode
+from training.engine.environments.judging import open_judge
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 from training.engine.episodes.rollouts import roll_out
@@ -36,7 +37,8 @@ def act_on(attempt: Attempt, loaded: Loaded, tasks: Sequence[Task], batch_size: 
         counts = torch.tensor([len(actions) for actions in offered])
         return serving_probabilities(log_p.cpu().double(), counts, attempt.spec.serving).log()
 
-    return roll_out(score, [(task, task.seed) for task in tasks], fingerprint(dict(loaded.model.named_parameters())))
+    acted = fingerprint(dict(loaded.model.named_parameters()))
+    return roll_out(score, [(task, task.seed) for task in tasks], acted, open_judge(attempt.spec.judge))
 
 
 def predict_episodes(which: str, episodes: Sequence[Episode]) -> Iterator[dict[str, Any]]:

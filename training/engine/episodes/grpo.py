@@ -6,7 +6,7 @@ Every update, `prompts_per_step` tasks are each acted on `group` times by the we
 
 over all steps of the N episodes, with the advantage A of training.engine.episodes.credit. One update a batch: ρ is 1
 and the update on-policy. Each trajectory carries the hash of the weights that acted, and others are refused. An episode
-whose environment or grader failed is left out and counted. Every episode is a line of `training_episodes.jsonl`.
+whose environment, grader or judge failed is left out and counted. Every episode is a line of `training_episodes.jsonl`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from training.engine.answers import text_share
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
 from training.engine.environments.episodes import Episode, Step
+from training.engine.environments.judging import open_judge
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 from training.engine.episodes.alarms import Alarm
@@ -68,7 +69,7 @@ class Learner:
         self.attempt, self.tasks, self.settings = attempt, tasks, spec.online
         self.model: nn.Module = loaded.model
         self.scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
-        self.score = score_by(attempt, self.model, self.scorer)
+        self.score, self.judge = score_by(attempt, self.model, self.scorer), open_judge(spec.judge)
         self.start = starting_policy(loaded, fresh=spec.base.adapter is None) if self.settings.kl else None
         self.order = TaskOrder(attempt, tasks, self._probe() if self.settings.curriculum is not None else {})
         self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
@@ -110,7 +111,7 @@ class Learner:
         def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
             first, count = self.attempt.spec.seed * 1_000_003 + step * self.settings.group, self.settings.group
             asked = [(tasks[place], first + number) for place in part for number in range(count)]
-            episodes = roll_out(self.score, asked, acted)
+            episodes = roll_out(self.score, asked, acted, self.judge)
             groups = [episodes[at : at + count] for at in range(0, len(episodes), count)]
             rolled.update(zip(part, groups, strict=True))
             return self._share(groups, len(tasks) * count)

@@ -18,6 +18,7 @@ from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
 from training.engine.environments.episodes import Episode
+from training.engine.environments.judging import open_judge
 from training.engine.environments.registry import find_environment
 from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.lines import EPISODES_FILE
@@ -35,7 +36,8 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     )
     first, count = attempt.spec.seed * 1_000_003, attempt.spec.reward_weighted.episodes
     asked = [(task, first + number) for task in data.tasks for number in range(count)]
-    episodes = roll_out(score, asked, fingerprint(trainable_parameters(loaded.model)))
+    acted = fingerprint(trainable_parameters(loaded.model))
+    episodes = roll_out(score, asked, acted, open_judge(attempt.spec.judge))
     (attempt.folder / EPISODES_FILE).unlink(missing_ok=True)  # where the training begins again for lack of memory
     keep_episodes(attempt, 1, episodes)
     failed = [one.fault for one in episodes if one.fault is not None]

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.environments.episodes import Episode, Step, end_episode, take_step
+from training.engine.environments.judging import JudgeModel, judge_episodes
 from training.engine.environments.protocol import BaseEnvironment, EnvironmentFault
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
@@ -56,9 +57,14 @@ def score_by(attempt: Attempt, model: nn.Module, scorer: ActionScorer) -> Score:
     return score
 
 
-def roll_out(score: Score, asked: Sequence[tuple[Task, int]], weights_hash: str | None = None) -> list[Episode]:
+def roll_out(
+    score: Score,
+    asked: Sequence[tuple[Task, int]],
+    weights_hash: str | None = None,
+    judge: JudgeModel | None = None,
+) -> list[Episode]:
     """An episode of each task with its seed, in their order. One whose environment fails says so in `fault`, with the
-    steps before it. Raises what `score` raises."""
+    steps before it; so does one whose work the judge did not score. Raises what `score` raises."""
     found: list[Episode] = []
     for start in range(0, len(asked), MOST_AT_ONCE):
         running = [_begin(task, seed) for task, seed in asked[start : start + MOST_AT_ONCE]]
@@ -68,7 +74,8 @@ def roll_out(score: Score, asked: Sequence[tuple[Task, int]], weights_hash: str 
             for one, options, row in zip(acting, offered, log_p.tolist(), strict=True):
                 place = draw_place(row[: len(options)], one.draw.random())
                 _take(one, options, place, row[place])
-        found += [_end(one, weights_hash) for one in running]
+        ended = [_end(one, weights_hash) for one in running]
+        found += judge_episodes(judge, ended) if judge is not None else [episode for episode, _ in ended]
     return found
 
 
@@ -98,7 +105,9 @@ def _take(one: _Running, options: tuple[str, ...], place: int, log_p: float) -> 
     one.state = step.next_state
 
 
-def _end(one: _Running, weights_hash: str | None) -> Episode:
+def _end(one: _Running, weights_hash: str | None) -> tuple[Episode, str]:
+    """The episode, and what a judge would read of it."""
     ended = end_episode(one.environment, one.task, one.seed, one.trajectory, weights_hash=weights_hash, fault=one.fault)
+    work = one.environment.show_work() if ended.fault is None else ""
     one.environment.close()
-    return ended
+    return ended, work

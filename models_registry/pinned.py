@@ -1,0 +1,50 @@
+"""Connections to servers that people have named, at addresses that were checked. PURE.
+
+A host's name is resolved here, its addresses are checked, and the connection goes to the address that was: a name that
+changes between the check and the call leads nowhere else. Web and workers use it by
+`models_registry.backends.outbound`, and the engine for the judge of a run.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+
+import httpx
+
+
+class AddressRefused(httpx.ConnectError):
+    """A host has no address that may be asked."""
+
+
+def choose_address(host: str, found: Sequence[str]) -> str:
+    """The first address that may be connected to. Raises AddressRefused.
+
+    Link-local ones never: that is where clouds hand out their machines' credentials. Private ones are where a team's
+    own servers are, and the operator has allowed the host.
+    """
+    for text in found:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if not (address.is_link_local or address.is_multicast or address.is_unspecified):
+            return str(address)
+    raise AddressRefused(f"{host} has no address that may be asked: {', '.join(found)[:200] or 'none'}.")
+
+
+class PinnedTransport(httpx.HTTPTransport):
+    """Resolves, checks, and connects to what was checked."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        try:
+            found = socket.getaddrinfo(host, request.url.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpx.ConnectError(f"{host} is not known: {error}", request=request) from error
+        address = choose_address(host, [str(one[4][0]) for one in found])
+        if address != host:
+            # Certificates are still checked against the name, which also stays in the header Host.
+            request.extensions = {**request.extensions, "sni_hostname": host}
+            request.url = request.url.copy_with(host=address)
+        return super().handle_request(request)
