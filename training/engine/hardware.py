@@ -49,8 +49,11 @@ def set_threads(threads: int | None) -> int:
 
 
 def make_deterministic(seed: int, device: torch.device) -> None:
-    """Seeds torch and, on the CPU, refuses operations whose result depends on timing."""
+    """Seeds torch, leaves cuDNN's attention alone and, on the CPU, refuses operations whose result depends on timing."""
     torch.manual_seed(seed)
+    # Its backward gives gradients that are not numbers where a mask is given, on Hopper from torch 2.11 on
+    # (github.com/pytorch/pytorch/issues/196678), and training Gemma 3 diverged in its first steps.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     torch.use_deterministic_algorithms(device.type == "cpu")
     # Otherwise torch fills every new buffer with NaN. TRL makes one of 32,768 columns in each step, however small the
     # vocabulary is, and filling it took over half of a tiny model's training.

@@ -10,7 +10,7 @@ import torch
 
 from training.engine.checkpoints import newest_checkpoint, write_checkpoint
 from training.engine.events import Events
-from training.engine.hardware import autocast, choose_device, choose_precision, frozen_dtype
+from training.engine.hardware import autocast, choose_device, choose_precision, frozen_dtype, make_deterministic
 from training.engine.spec import CHECKPOINTS_KEPT, RunSpec
 
 
@@ -34,6 +34,12 @@ def test_cuda_comes_before_mps_and_that_before_the_cpu(
     if named is not None:
         monkeypatch.setenv("RECKONER_DEVICE", named)
     assert choose_device() == torch.device(device)
+
+
+def test_a_run_leaves_cudnn_s_attention_alone() -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    make_deterministic(0, torch.device("cuda"))
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_on_mps_everything_is_in_float32() -> None:
