@@ -36,6 +36,7 @@ from training.models import ExportJob
 from training.models.export import LIVE, ExportFormat, ExportState
 from training.reward_scale import reward_if
 from workspaces.actors import Actor, system
+from workspaces.errors import InvalidInput
 from workspaces.services import record_audit
 
 EXPORT = "training.export_version"
@@ -141,7 +142,8 @@ def export_version(context: JobContext) -> dict[str, Any] | None:
 
 def put_into_ollama(context: JobContext, export: ExportJob) -> None:
     """Makes a model of the version's GGUF at the server; files and report of the GGUF are this export's too. Waits for
-    it, and asks for it where there is none. Raises Permanent where it failed, InvalidInput where Ollama refuses."""
+    it, and asks for it where there is none. Raises Permanent where it failed or Ollama cannot take it, OllamaRefused
+    where the server does not do what it is asked."""
     version, options = export.version, export.options
     quantisation = options["quantisation"]
     by = system(export.workspace)
@@ -150,8 +152,13 @@ def put_into_ollama(context: JobContext, export: ExportJob) -> None:
     )
     if gguf.state != ExportState.READY:
         raise Defer(LOOK_AGAIN_SECONDS, progress=0.5, message=f"exporting {version} as GGUF {quantisation}")
-    gguf = ollama.find_gguf(version, quantisation)
-    made = ollama.deploy(options["host"], export=gguf, profile=PROFILES[options["profile"]])
+    try:
+        gguf = ollama.find_gguf(version, quantisation)
+        made = ollama.deploy(options["host"], export=gguf, profile=PROFILES[options["profile"]])
+    except ollama.OllamaRefused:
+        raise  # another attempt may find the server
+    except InvalidInput as error:
+        raise Permanent(error.message) from error
     assert gguf.artifact is not None
     publish_export(context, export, gguf.artifact, gguf.report | {"ollama": asdict(made)})
 
