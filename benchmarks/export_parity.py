@@ -52,11 +52,11 @@ def rows_of(passages: tuple[Passage, ...], topics: tuple[str, ...]) -> Rows:
 
 
 def train_version(runs: Runs, hidden: int, sizes: Sizes, train: Rows) -> dict[str, str]:
-    """Base and adapter, as the engine's source."""
+    """Base and adapter, as the engine's source. The rate falls with the width (muP for Adam, Yang et al. 2022)."""
     taught, learnt = train[: sizes.taught], train[sizes.taught : sizes.taught + sizes.learnt]
     pretrain = {
         "base": {"tiny": {"hidden": hidden, "vocabulary": 2000}},
-        "optimiser": {"learning_rate": 3e-3, "epochs": 8, "token_dropout": 0.1},
+        "optimiser": {"learning_rate": 3e-3 * 128 / hidden, "epochs": 8, "token_dropout": 0.1},
     }
     base = runs.run("base", "pretrain", pretrain, train=taught).output
     adapt = {"base": {"path": str(base)}, "lora": {"r": 16, "alpha": 32}, "optimiser": {"learning_rate": 3e-3}}

@@ -44,7 +44,8 @@ from workspaces.services import create_api_key
 
 ROOT = Path(__file__).resolve().parents[1]
 RANK = 4
-WAIT_SECONDS = 300.0
+WAIT_SECONDS, IDLE_SECONDS = 300.0, 20.0
+"""At most for one thing to happen, and while the job has ended or waits for its next attempt."""
 LOOK_SECONDS = 0.05
 
 
@@ -140,11 +141,13 @@ class Exporter:
         self._wait(lambda: not find_engines(export), export)
 
     def _wait(self, over: Callable[[], bool], export: ExportJob) -> None:
-        give_up = time.monotonic() + WAIT_SECONDS
+        began = idle_since = time.monotonic()
         while not over():
             job = Job.objects.get(id=export.job_id)
             waits = job.state == JobState.QUEUED and job.run_after > timezone.now() + dt.timedelta(seconds=60)
-            if ((waits or job.is_terminal) and not over()) or time.monotonic() > give_up:
+            if not waits and not job.is_terminal:
+                idle_since = time.monotonic()
+            if max(time.monotonic() - began - WAIT_SECONDS, time.monotonic() - idle_since - IDLE_SECONDS) > 0:
                 log = (self.folder / "worker.log").read_text()[-2000:]
                 raise TimeoutError(f"{export}: the job is {job.state}, attempt {job.attempts}, {job.error!r}\n{log}")
             time.sleep(LOOK_SECONDS)

@@ -51,7 +51,7 @@ def export(attempt: Attempt, data: RunData) -> ExportReport:
         details: dict[str, Any] = writer.write(spec.base, folder, plan)
     written = time.monotonic()
     attempt.stop.check()
-    with watched(attempt.stop, attempt.events, 0.5, "loading it beside the version"):
+    with watched(attempt.stop, attempt.events, 0.5, "loading both models"):
         version = TorchRuntime(str(spec.base.path), spec.base.adapter)
         runtime = writer.load(spec.base, folder, plan)
     parity = _compare(attempt, data, version, runtime, plan)
