@@ -13,6 +13,9 @@ from pathlib import Path
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# The workers fill the processors: a second thread of OpenMP in each would spin while it waits for its turn.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 PROJECT = Path(__file__).resolve().parent.parent
 TEST_VAR = Path(os.environ.get("RECKONER_TEST_VAR") or PROJECT / "var" / "test")
 # Artifacts, runs and secrets of one session stay out of a developer's own instance.

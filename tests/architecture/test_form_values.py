@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from tests.architecture.api_calls import CALLS, build
 from tests.architecture.test_api_matrix import state_of_everything
+from tools.factories import WorkspaceFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -110,9 +111,15 @@ OBJECT = {
 OF_AGENT = ("agent", "agent-edit", "agent-cache", "agent-judge-calibrate")
 
 
+@pytest.fixture(scope="module")
+def world(module_db: None) -> Any:
+    """One of everything, made once for this module; what a form changes is undone after its test."""
+    return build(WorkspaceFactory(slug="acme", name="Acme"), "filer")
+
+
 @pytest.fixture
-def world(workspace: Any) -> Any:
-    return build(workspace, "filer")
+def workspace(db: None, world: Any) -> Any:
+    return world.agent.workspace
 
 
 def address(name: str, world: Any) -> str:

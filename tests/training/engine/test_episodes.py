@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 
 from tests.training.environments.custom_environment import installed  # noqa: F401 - a fixture
+from tests.warm import stand_in
 from training.engine.environments.episodes import Episode, Step
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
@@ -22,6 +22,19 @@ from training.engine.episodes.credit import advantages, discounted
 
 pytestmark = pytest.mark.usefixtures("installed")
 ROOT = Path(__file__).resolve().parents[3]
+# The engine in a network namespace of its own, from the process that has imported torch: python alone.py RUN PACKAGES.
+ALONE = """
+import ctypes, os, pathlib, runpy, sys
+NEW_USER, NEW_NET = 0x10000000, 0x40000000
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(NEW_NET | (NEW_USER if os.geteuid() else 0)):
+    raise OSError(ctypes.get_errno(), "unshare")
+_, run, packages = sys.argv
+pathlib.Path(run, "devices").write_text(pathlib.Path("/proc/self/net/dev").read_text())
+sys.path.insert(0, packages)
+sys.argv[1:] = [run]
+runpy.run_module("training.engine", run_name="__main__", alter_sys=True)
+"""
 SPEC: dict[str, Any] = {
     "method": "grpo",
     "optimiser": {"learning_rate": 3e-3, "batch_size": 16},
@@ -55,11 +68,11 @@ class TestLearning:
         alone = ("unshare", "--net", *(() if os.geteuid() == 0 else ("--map-root-user",)))
         if shutil.which("unshare") is None or subprocess.run([*alone, "true"], check=False).returncode:
             pytest.skip("this machine gives no network namespace")
-        engine = 'tail -n +3 /proc/net/dev > "$1/devices" && exec "$2" -m training.engine "$1"'
-        command = [*alone, "sh", "-c", engine, "sh", str(run), sys.executable]
-        around = {**os.environ, "PYTHONPATH": str(installed)}
-        subprocess.run(command, check=True, cwd=ROOT, env=around, timeout=300)
-        assert [line.split(":")[0].strip() for line in (run / "devices").read_text().splitlines()] == ["lo"]
+        program = tmp_path / "alone.py"
+        program.write_text(ALONE)
+        command = [*stand_in(Path(os.environ["RECKONER_VAR"]), str(program)), str(run), str(installed)]
+        subprocess.run(command, check=True, cwd=ROOT, timeout=300)
+        assert [line.split(":")[0].strip() for line in (run / "devices").read_text().splitlines()[2:]] == ["lo"]
         return run
 
     def test_more_unseen_tasks_are_solved_and_every_hash_is_that_of_the_weights_that_acted(self, run: Path) -> None:

@@ -46,7 +46,7 @@ PLAN = Plan(seed_share=0.08, rounds=2, noise=0.03, late=0.1, missing=0.1, labels
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
     path = tmp_path / "notes.jsonl"
-    rows = [{"body": row["prompt"], "folder": row["answer"]} for row in labelled(1000, seed=7)]
+    rows = [{"body": row["prompt"], "folder": row["answer"]} for row in labelled(700, seed=7)]
     path.write_text("\n".join(json.dumps(row) for row in rows))
     return path
 
