@@ -14,7 +14,7 @@ import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 
 from tests.training.environments.custom_environment import installed  # noqa: F401 - a fixture
-from tests.warm import stand_in
+from tools.warm import stand_in
 from training.engine.environments.episodes import Episode, Step
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
