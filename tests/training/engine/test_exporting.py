@@ -15,7 +15,7 @@ from training.engine.__main__ import BadRun, read_run
 from training.engine.actions import ActionScorer
 from training.engine.export import lora
 from training.engine.export.hard_texts import HARD_TEXTS
-from training.engine.export.parity import Probe, ask, compare, divergence
+from training.engine.export.parity import CLEAR, Probe, ask, compare, divergence
 from training.engine.export.runtimes import CPU, TorchRuntime
 from training.engine.export_formats import (
     BOUNDS,
@@ -147,8 +147,40 @@ def test_an_export_that_differs_is_refused(
     assert len(told.refusals) == len(refusals)
     assert all(part in said for part, said in zip(refusals, told.refusals, strict=True))
     assert told.limits == ({"no word for it": 1} if changed.get("odd") == "b c" else {})
-    assert told.prompts == "fallback" and told.decisions == told.positions == sum(len(one.ids) for one in probes)
+    ahead = [np.diff(np.sort(version.logits(one.ids), axis=-1)[:, -2:]) >= CLEAR for one in probes]
+    assert told.prompts == "fallback" and told.positions == sum(len(one.ids) for one in probes)
+    assert 0 < told.decisions == sum(int(clear.sum()) for clear in ahead) < told.positions
     assert (told.equal_decisions == 1.0) == (not changed.get("noise"))
+
+
+class Fixed(Changed):
+    """A runtime with these logits for every text."""
+
+    def __init__(self, *logits: list[float]) -> None:
+        self.found = np.array(logits, dtype=np.float32)
+
+    def token_ids(self, text: str) -> list[int]:
+        return [1, 2]
+
+    def logits(self, ids: Any) -> Any:
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("version", "export", "decisions", "equal", "top1"),
+    [
+        ([[0.0, 0.1], [0.0, 0.3]], [[0.1, 0.0], [0.0, 0.3]], 1, 1.0, 0.5),  # a near tie turns: no decision
+        ([[0.0, 0.1], [0.0, 0.3]], [[0.0, 0.1], [0.3, 0.0]], 1, 0.0, 0.5),
+        ([[0.0, 0.1], [0.0, 0.1]], [[0.1, 0.0], [0.0, 0.1]], 2, 0.5, 0.5),  # near ties alone all count
+    ],
+)
+def test_a_place_of_a_text_is_a_decision_where_one_token_is_ahead(
+    version: Any, export: Any, decisions: int, equal: float, top1: float
+) -> None:
+    plan = ExportPlan(format=Format.GGUF, quantisation="Q8_0")
+    told = compare(Fixed(*version), Fixed(*export), probes=[Probe([1, 2], 0)], held_out=True, texts=["a"], plan=plan)
+    assert (told.decisions, told.equal_decisions, told.top1) == (decisions, equal, top1)
+    assert bool(told.refusals) == (equal < 0.99)
 
 
 def test_divergence_is_that_of_the_definition() -> None:
@@ -163,7 +195,9 @@ def test_without_held_out_rows_the_fallback_is_compared(tmp_path: Path, world: W
     _, report = run_export(tmp_path / "run", ModelSource(path=str(world.base)), {"format": "merged"})
     parity = report["parity"]
     assert (parity["prompts"], parity["rows"], parity["version"]) == ("fallback", len(HARD_TEXTS), None)
-    assert parity["decisions"] == parity["positions"] > 200 and parity["equal_decisions"] == 1
+    assert (
+        parity["positions"] > 200 and 0 < parity["decisions"] <= parity["positions"] and parity["equal_decisions"] == 1
+    )
 
 
 def test_texts_are_compared_token_by_token(tmp_path: Path, world: World) -> None:
