@@ -195,9 +195,7 @@ def test_without_held_out_rows_the_fallback_is_compared(tmp_path: Path, world: W
     _, report = run_export(tmp_path / "run", ModelSource(path=str(world.base)), {"format": "merged"})
     parity = report["parity"]
     assert (parity["prompts"], parity["rows"], parity["version"]) == ("fallback", len(HARD_TEXTS), None)
-    assert (
-        parity["positions"] > 200 and 0 < parity["decisions"] <= parity["positions"] and parity["equal_decisions"] == 1
-    )
+    assert 0 < parity["decisions"] <= parity["positions"] > 200 and parity["equal_decisions"] == 1
 
 
 def test_texts_are_compared_token_by_token(tmp_path: Path, world: World) -> None:
