@@ -178,7 +178,7 @@ def decide(
     for row in rows:
         if row["id"] in answer:  # a label outranks the feedback on the action, as in the ledger
             row["reward"] = float(row["action"] == answer[row["id"]])
-    return [row for row in rows if row["reward"] is not None], labelled, right / len(part)
+    return rows, labelled, right / len(part)
 
 
 def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, Any]:
@@ -221,7 +221,10 @@ def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, A
         found["right"].append(right)
         log(f"round {number}: {ends[number]} decisions, {right:.3f} right, {newest.accuracy:.3f}")
     found |= {"final": newest.accuracy, "cpu": round(time.process_time() - began)}
-    found |= {"labels": len(replay) - len(split.seed_rows), "verdicts": len(logged)}
+    found |= {
+        "labels": len(replay) - len(split.seed_rows),
+        "verdicts": sum(row["reward"] is not None for row in logged),
+    }
     found["words"] = measure_words(logged, replay, heldout)
     for name, model in (("base", base), ("before", before)):
         found[f"gate_by_{name}"] = judge(bench, name, model.folder, newest.folder, split.gate, person, options)

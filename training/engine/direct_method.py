@@ -74,11 +74,12 @@ def score_apart(
     nothing to learn, as without features.
 
     Rows are learnt whose reward (n,) in [0, 1] is above a half, or above the mean where that is less; it weighs them.
+    One that is NaN is unknown, and such a row is only scored.
     """
     scores = np.zeros((len(actions), max(map(len, options))))
     if features is None:
         return scores
-    taught = (rewards > min(0.5, float(rewards.mean()))) | (rewards == 1.0)
+    taught = (rewards > min(0.5, float(np.nanmean(rewards)))) | (rewards == 1.0)
     often = Counter(action for action, right in zip(actions, taught, strict=True) if right).most_common(MOST_OPTIONS)
     kept = {action for action, _ in often}
     taught &= np.array([action in kept for action in actions])
@@ -123,10 +124,13 @@ def find_weights(
 ) -> Sequence[float]:
     """The weights for which − r log ρ − (1 − r) log(1 − ρ) is least, ρ = η + (1 − 2η) q(action).
 
-    `action` and `reward` are (n,).
+    `action` and `reward` are (n,). Rows whose reward is NaN say nothing.
     """
     from scipy.optimize import minimize
 
+    known = ~np.isnan(reward)
+    scores, base_log_p, offered = [one[known] for one in scores], base_log_p[known], offered[known]
+    action, reward = action[known], reward[known]
     some = slice(None, None, -(-len(action) // MOST_CALIBRATED))
     scores, base_log_p, offered = [one[some] for one in scores], base_log_p[some], offered[some]
     action, reward = action[some], reward[some]
@@ -146,7 +150,8 @@ def find_weights(
 def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: DirectMethod) -> Tensor:
     """(n, K): q(a | x), the chance that an option is right; 0 for what was not offered. On the CPU.
 
-    `rewards` (n,) in [0, 1], what was said of each decision; `start` (n, K) log-probabilities of the starting policy.
+    `rewards` (n,) in [0, 1], what was said of each decision, or NaN where nothing was; `start` (n, K) log-probabilities
+    of the starting policy.
     """
     attempt = decisions.attempt
     attempt.events.progress(0, 1, "fitting the direct method")

@@ -8,10 +8,14 @@ For a logged action a with feedback r, and q(a') the direct method's P(a' is rig
 and a soft reward mixes the two: P(r | ·) = r · P(1 | ·) + (1 − r) · P(0 | ·). The loss is the cross-entropy
 − Σ_a' target(a') log π(a' | x): one step of expectation maximisation on the likelihood of the feedback
 (Dempster, Laird and Rubin 1977). There are no importance weights; propensities are not used. Labelled rows of
-`data.replay` have their answer as target.
+`data.replay` have their answer as target, and decisions that nobody judged have q.
 """
 
 from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -23,15 +27,16 @@ from training.engine.direct_method import guess_right
 from training.engine.fit import Metrics, kept_from
 from training.engine.models import Loaded
 from training.engine.offline import Decisions
-from training.engine.rows import right_or_wrong
+from training.engine.rows import Logged, right_or_wrong
 
 FLOOR = 1e-4
 """Least probability q gives to an offered option: feedback must be able to overrule it."""
 
 
 def posterior_targets(q: Tensor, offered: Tensor, action: Tensor, reward: Tensor, noise: float) -> Tensor:
-    """q (n, K), offered (n, K), action (n,), reward (n,) in [0, 1], noise η → targets (n, K), rows sum to 1."""
-    reward = reward[:, None]
+    """q (n, K), offered (n, K), action (n,), reward (n,) in [0, 1] or NaN if unknown, noise η → targets (n, K).
+    The rows of these sum to 1."""
+    reward = reward[:, None].nan_to_num(0.5)  # which leaves q as it is
     of_others = reward * noise + (1 - reward) * (1 - noise)
     of_action = reward * (1 - noise) + (1 - reward) * noise
     likelihood = of_others.expand_as(q).scatter(1, action[:, None], of_action)
@@ -39,9 +44,19 @@ def posterior_targets(q: Tensor, offered: Tensor, action: Tensor, reward: Tensor
     return weighted / weighted.sum(1, keepdim=True)
 
 
+def find_unjudged(logged: Sequence[Logged], judged: Collection[str], most: int, seed: int) -> list[Logged]:
+    """Rows whose ids are not among `judged`; `most` of them, at random, where there are more."""
+    rows = [row for row in logged if row.id not in judged]
+    return rows if len(rows) <= most else random.Random(f"{seed}/unjudged").sample(rows, most)  # noqa: S311 - a sample
+
+
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
-    """Trains `loaded` in place on logged rows that say what was right, and on replayed labelled rows."""
+    """Trains `loaded` in place on logged rows that say what was right, on some that do not, and on replayed labelled
+    rows."""
     settings, told = attempt.spec.posterior, right_or_wrong(data.logged)
+    most = int(settings.unjudged * (len(told) + len(data.replay)))
+    silent = find_unjudged(data.logged, {row.id for row, _ in told}, most, attempt.spec.seed)
+    told += [(row, math.nan) for row in silent]
     decisions = Decisions(attempt, loaded, [row for row, _ in told], data.replay)
     targets = kept_from(attempt, "targets")
     if targets is None:

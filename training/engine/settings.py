@@ -76,6 +76,14 @@ class DirectMethod(Strict):
 class Posterior(DirectMethod):
     """Targets are the posterior over the right option given what was tried (docs/learning.md)."""
 
+    unjudged: float = Field(
+        default=1.0,
+        ge=0,
+        le=100,
+        description="decisions that nobody judged are learnt from as well, by the guess of what was right: at most so "
+        "many times as many as judged and labelled ones",
+    )
+
 
 class AllAction(DirectMethod):
     """The expected reward over all options, on a doubly robust estimate of what each would have earned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -51,12 +52,22 @@ from training.engine.stop import StopFlag
         (1.0, [0.5 * 0.9, 0.3 * 0.1, 0.2 * 0.1]),
         (0.0, [0.5 * 0.1, 0.3 * 0.9, 0.2 * 0.9]),
         (0.25, [0.5 * 0.3, 0.3 * 0.7, 0.2 * 0.7]),
+        (math.nan, [0.5, 0.3, 0.2]),
     ],
 )
 def test_posterior_is_bayes_rule(reward: float, expected: list[float]) -> None:
     q = torch.tensor([[0.5, 0.3, 0.2]])
     targets = posterior_targets(q, torch.ones(1, 3, dtype=torch.bool), torch.tensor([0]), torch.tensor([reward]), 0.1)
     assert targets[0].tolist() == pytest.approx([value / sum(expected) for value in expected])
+
+
+def test_decisions_that_nobody_judged_are_guessed_and_teach_nothing() -> None:
+    texts, right, actions, known = feedback(240)
+    reward = known.astype(float)
+    reward[200:] = np.nan
+    guessed = fit_direct_method(texts, actions, reward)
+    assert (guessed[200:].argmax(1) == right[200:]).mean() > 0.8
+    assert np.array_equal(guessed, fit_direct_method(texts, [*actions[:200], *[OPTIONS[0]] * 40], reward))
 
 
 def test_posterior_gives_nothing_to_what_was_not_offered() -> None:
