@@ -7,6 +7,7 @@ from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
 from jobs.registry import list_kinds
+from workspaces.structs import prepare_structs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 application = get_wsgi_application()
@@ -14,6 +15,7 @@ application = get_wsgi_application()
 # through all of it several times for each, which took more CPU than recording the batch.
 get_resolver().url_patterns  # noqa: B018 - loads every view
 list_kinds()  # and what enqueuing jobs needs
+prepare_structs()  # requests are answered by threads
 gc.collect()
 gc.freeze()
 # And it looks for cycles after ten thousand new objects instead of seven hundred: an answered request leaves few.

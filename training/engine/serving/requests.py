@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+import threading
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -31,10 +32,19 @@ class LoadBody(Struct):
     model: str
 
 
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_making = threading.Lock()
+"""msgspec learns a type at its first use, and two threads there at once are a segmentation fault (seen with 0.22)."""
+
+
 def parse(raw: bytes, body: type[T]) -> T:
     """Raises Fault invalid_request that says what is wrong and where."""
+    if body not in _decoders:
+        with _making:
+            _decoders[body] = msgspec.json.Decoder(body)
+    decoder: msgspec.json.Decoder[T] = _decoders[body]
     try:
-        return msgspec.json.decode(raw, type=body)
+        return decoder.decode(raw)
     except msgspec.ValidationError as error:
         _, _, place = str(error).partition(" - at ")
         raise Fault("invalid_request", str(error), place.strip("`").removeprefix("$.") or None) from error

@@ -34,8 +34,9 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_REFUSED = 1, 2, 3
 class Command(UncheckedCommand):
     help = (
         "Writes a model as LoRA, merged weights, ONNX or GGUF into a folder, loads it in that format's own runtime and "
-        "compares it with the model it was made of. Exit codes: 0 written, 1 the engine failed, 2 an argument is "
-        "invalid or something is missing (every fault is named), 3 it differs too much: only the report is written."
+        "compares it with the model it was made of. Into an Ollama server: manage.py ollama. Exit codes: 0 written, 1 "
+        "the engine failed, 2 an argument is invalid or something is missing (every fault is named), 3 it differs too "
+        "much: only the report is written."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

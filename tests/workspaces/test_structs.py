@@ -1,0 +1,25 @@
+"""Types of bodies are ready before threads use them."""
+
+from __future__ import annotations
+
+import gc
+
+import msgspec
+import pytest
+
+from workspaces.structs import prepare_structs
+
+
+def test_every_loaded_type_is_made_ready() -> None:
+    assert prepare_structs() > 20
+
+    class Late(msgspec.Struct):
+        of: Missing  # type: ignore[name-defined]  # noqa: F821 - only who makes the type ready finds out
+
+    try:
+        with pytest.raises(NameError, match="Missing"):
+            prepare_structs()
+    finally:
+        del Late
+        gc.collect()
+    prepare_structs()
