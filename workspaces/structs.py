@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -12,7 +13,8 @@ def prepare_structs() -> int:
     two threads that are the first at once end the process by a segmentation fault (seen with msgspec 0.22)."""
     kinds = list(dict.fromkeys(_below(msgspec.Struct)))
     for kind in kinds:
-        msgspec.json.Decoder(kind)
+        with suppress(TypeError):  # of a type that cannot be decoded, and so never is
+            msgspec.json.Decoder(kind)
     return len(kinds)
 
 

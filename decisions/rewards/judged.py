@@ -11,8 +11,6 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 
 from decisions.errors import JudgeNotCalibrated
-from decisions.judges.calibrating import require_calibrated
-from decisions.judges.ledger import JudgeName
 from decisions.models import Agent, JudgeCalibration, JudgeSource, JudgeVerdict, RewardSpec
 from workspaces.errors import FieldFault
 
@@ -30,8 +28,13 @@ def find_judge_faults(agent: Agent, judges: Sequence[str] | None) -> list[FieldF
 
 def find_left_out(agent: Agent, judges: Sequence[str] | None) -> dict[str, str]:
     """Those of the judges that do not count now, each with the reason. A statement for each judge."""
+    if not judges:
+        return {}
+    from decisions.judges.calibrating import require_calibrated  # loads numpy and scipy
+    from decisions.judges.ledger import JudgeName
+
     found = {}
-    for name in judges or ():
+    for name in judges:
         try:
             require_calibrated(agent, JudgeName(name))
         except JudgeNotCalibrated as error:
