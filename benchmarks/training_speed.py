@@ -56,7 +56,7 @@ from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.data import RunData
 from training.engine.events import Events
-from training.engine.hardware import make_deterministic
+from training.engine.hardware import prepare_torch
 from training.engine.models import Loaded, load_for_training
 from training.engine.rows import Labelled, Text
 from training.engine.scoring import score_rows
@@ -156,7 +156,7 @@ class World:
         rows = self.stream[: recipe.steps * recipe.prompts]
         texts = [Text(id=row.id, prompt=row.prompt, completion=row.answer) for row in rows]
         data = RunData(texts=texts) if recipe.rows == "text" else RunData(labelled=rows)
-        make_deterministic(self.seed, CPU)
+        prepare_torch(self.seed, CPU)
         loaded = load_for_training(spec.base, None, CPU)
         module, _, name = spec.trains_by.entry_for(spec.train_rows).partition(":")
         train = getattr(importlib.import_module(module), name)

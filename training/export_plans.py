@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from training.hardware import this_machine
 from training.hosting import STANDARD
 from training.models import DatasetSnapshot, TrainingRun
 from training.models.export import ExportFormat
-from training.ollama import check_server
+from training.ollama import check_server, named_host
 from workspaces.errors import FieldFault, InvalidInput
 
 NO_OLLAMA = "OLLAMA_HOST is not set, so no Ollama server is known"
@@ -66,17 +65,12 @@ def make_options(version: ModelVersion, format: str, **options: Any) -> dict[str
         if options.pop("profile", None):
             raise _invalid([FieldFault("profile", f"{format} is not hosted; leave it out", "for ollama alone")])
         return make_plan(version, format, **options).options
-    host, profile = options.pop("host", "") or find_ollama(), options.pop("profile", None) or STANDARD
+    host, profile = options.pop("host", "") or named_host(), options.pop("profile", None) or STANDARD
     if not host:
         raise _invalid([FieldFault("format", NO_OLLAMA, "OLLAMA_HOST, or gguf")])
     plan = make_plan(version, Format.GGUF, **options)
     check_server(host)
     return {**plan.options, "profile": profile, "host": host}
-
-
-def find_ollama() -> str:
-    """The instance's own Ollama server; "" where there is none."""
-    return os.environ.get("OLLAMA_HOST", "")
 
 
 def make_plan(version: ModelVersion, format: str, **options: Any) -> ExportPlan:
@@ -136,7 +130,7 @@ def list_choices(version: ModelVersion) -> list[Choice]:
             Choice(f"gguf:{name}", f"{ExportFormat.GGUF.label}, {name}", name == recommended, gguf)
             for name in QUANTISATIONS
         ),
-        *(into if find_ollama() else []),
+        *(into if named_host() else []),
     ]
 
 

@@ -153,7 +153,6 @@ def put_into_ollama(context: JobContext, export: ExportJob) -> None:
     if gguf.state != ExportState.READY:
         raise Defer(LOOK_AGAIN_SECONDS, progress=0.5, message=f"exporting {version} as GGUF {quantisation}")
     try:
-        gguf = ollama.find_gguf(version, quantisation)
         made = ollama.deploy(options["host"], export=gguf, profile=PROFILES[options["profile"]])
     except ollama.OllamaRefused:
         raise  # another attempt may find the server

@@ -7,6 +7,7 @@ name for callers, such as `filer:champion`, is a copy that `switch_model` points
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -41,15 +42,17 @@ class Deployed:
     profile: dict[str, Any]
 
 
+def named_host() -> str:
+    """The instance's own server; "" where the environment names none."""
+    return os.environ.get("OLLAMA_HOST", "")
+
+
 def find_gguf(version: ModelVersion, quantisation: str) -> ExportJob:
-    """Its ready export as GGUF. Raises InvalidInput where there is none, or none that Ollama could be given."""
+    """Its ready export as GGUF. Raises InvalidInput where there is none."""
     exports = ExportJob.objects.filter(version=version, format=ExportFormat.GGUF, state=ExportState.READY)
     found = exports.filter(options__quantisation=quantisation).select_related("artifact").order_by("-id").first()
     if found is None:
         raise InvalidInput(f"{version} has no ready export as GGUF {quantisation}. Export it first, on its page.")
-    template = _template_of(found)
-    if lacks := template.get("lacks"):
-        raise InvalidInput(f"{version} cannot be used by Ollama: {lacks}.")
     return found
 
 
@@ -60,10 +63,12 @@ def name_of(version: ModelVersion, quantisation: str) -> str:
 
 def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str = "") -> Deployed:
     """Uploads the file where the server lacks it, and makes the model, which replaces one of the same name. Raises
-    OllamaRefused, InvalidInput for a system prompt that the model's chat template has no place for and for prompts that
-    the profile's context has no place for."""
+    OllamaRefused, InvalidInput for a chat template that Ollama cannot run or that has no place for the agent's system
+    prompt, and for prompts that the profile's context has no place for."""
     assert export.artifact is not None
     version, template = export.version, _template_of(export)
+    if lacks := template.get("lacks"):
+        raise InvalidInput(f"{version} cannot be used by Ollama: {lacks}.")
     quantisation = export.options["quantisation"]
     asks = find_agent_version(version.registered_model)
     system = asks.system_prompt if asks is not None else ""

@@ -48,7 +48,7 @@ def set_threads(threads: int | None) -> int:
     return chosen
 
 
-def make_deterministic(seed: int, device: torch.device) -> None:
+def prepare_torch(seed: int, device: torch.device) -> None:
     """Seeds torch, leaves cuDNN's attention alone and, on the CPU, refuses what depends on timing."""
     torch.manual_seed(seed)
     # Its backward gives gradients that are not numbers where a mask is given, on Hopper from torch 2.11 on

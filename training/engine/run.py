@@ -22,7 +22,7 @@ from training.engine.checkpoints import newest_checkpoint, write_synced
 from training.engine.data import RunData
 from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
 from training.engine.export.exporting import FOLDER, export
-from training.engine.hardware import make_deterministic
+from training.engine.hardware import prepare_torch
 from training.engine.memory import BeginAgain, free_memory, recompute_activations
 from training.engine.methods import RowKind
 from training.engine.models import (
@@ -60,7 +60,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     """
     began = time.monotonic()
     spec = attempt.spec
-    make_deterministic(spec.seed, attempt.device)
+    prepare_torch(spec.seed, attempt.device)
     _refuse_long_system_prompts(spec, data)
     attempt.spec = spec = fit_completions(spec, [*data.texts, *data.heldout_texts])
     attempt.resume = newest_checkpoint(attempt.folder.parent, spec, attempt.events)
@@ -188,7 +188,7 @@ def _prepare_again(attempt: Attempt, before: int, fewer: int) -> None:
     attempt.halved += 1
     attempt.watch = attempt.save_epoch = None
     free_memory()
-    make_deterministic(attempt.spec.seed, attempt.device)
+    prepare_torch(attempt.spec.seed, attempt.device)
     attempt.resume = newest_checkpoint(attempt.folder.parent, attempt.spec, attempt.events)
     goes_on = f"continues after step {attempt.resume.step}" if attempt.resume is not None else "begins again"
     attempt.events.warn(

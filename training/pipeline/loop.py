@@ -17,16 +17,16 @@ from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from jobs.models import JobState
 from models_registry.models import ModelVersion
+from training import ollama
 from training.errors import EmptyDataset, InvalidRun
 from training.exports import await_export
 from training.freezing import freeze_rows
+from training.hosting import PROFILES, STANDARD
 from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetSnapshot, SuiteScore, TrainingRun
 from training.models.export import ExportFormat, ExportState
-from training.ollama import Deployed
 from training.pipeline.deployment import Deployment, deploy_version
 from training.pipeline.stored import StoredPipeline
-from training.pipeline.to_ollama import deploy_to_ollama
 from training.run_states import RunState
 from training.runs import start_run
 from training.suites.services import find_suites, start_scoring
@@ -46,7 +46,7 @@ class PipelineLoop:
         self.name = self.stored.name
         self.by = replace(system(context.workspace), name=self.stored.requested_by)
         self.deployment: Deployment | None = None
-        self.ollama: Deployed | None = None
+        self.ollama: ollama.Deployed | None = None
 
     def advance(self) -> None:
         stages = (
@@ -172,7 +172,8 @@ class PipelineLoop:
             return
         progress.report(f"making a model of {version} in Ollama", done=0.0)
         try:
-            self.ollama = deploy_to_ollama(version, quantisation=plan.quantisation, host=plan.ollama_host)
+            gguf = ollama.find_gguf(version, plan.quantisation)
+            self.ollama = ollama.deploy(plan.ollama_host, export=gguf, profile=PROFILES[STANDARD])
         except InvalidInput as error:
             raise Permanent(f"{version} is not in Ollama: {error.message}") from error
 

@@ -28,7 +28,8 @@ from training.freezing import REWARDED, find_faults
 from training.label_preview import preview_labels
 from training.label_rows import LabelQuestion
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot
-from training.pipeline.to_ollama import choose_host, choose_quantisation, find_target_faults
+from training.ollama import LOCAL, named_host
+from training.pipeline.to_ollama import choose_quantisation, find_target_faults
 from training.rows_of.shapes import shape_of
 from training.runs import RunPlan, check_plan
 from training.selection import ALL, Filters
@@ -126,7 +127,7 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
         plan = replace(
             plan,
             quantisation=plan.quantisation or choose_quantisation(),
-            ollama_host=plan.ollama_host or choose_host(),
+            ollama_host=plan.ollama_host or named_host() or LOCAL,
         )
     elif plan.quantisation or plan.ollama_host:
         field = "quantisation" if plan.quantisation else "ollama_host"

@@ -1,25 +1,18 @@
-"""The end of a pipeline that was asked for it: the version as GGUF, and a model of an Ollama server made of that."""
+"""What would keep a pipeline from ending in an Ollama server, found before it starts."""
 
 from __future__ import annotations
-
-import os
 
 from models_registry.models import ModelVersion
 from training import ollama
 from training.engine.export_formats import QUANTISATIONS, Format, find_missing_packages, recommend_quantisation
 from training.export_plans import find_obstacles
 from training.hardware import this_machine
-from training.hosting import PROFILES, STANDARD
 from workspaces.errors import FieldFault, InvalidInput
 
 
 def choose_quantisation() -> str:
     """For this machine's memory."""
     return recommend_quantisation(this_machine().memory_bytes)
-
-
-def choose_host() -> str:
-    return os.environ.get("OLLAMA_HOST") or ollama.LOCAL
 
 
 def find_target_faults(base: ModelVersion | None, *, quantisation: str, host: str) -> list[FieldFault]:
@@ -40,10 +33,3 @@ def find_target_faults(base: ModelVersion | None, *, quantisation: str, host: st
         *faults,
         *(FieldFault("deploy_ollama", reason, "an Ollama server and the extra export") for reason in reasons),
     ]
-
-
-def deploy_to_ollama(version: ModelVersion, *, quantisation: str, host: str) -> ollama.Deployed:
-    """Of its ready GGUF a model with the standard hosting profile; one of the same name is replaced. Raises
-    InvalidInput."""
-    export = ollama.find_gguf(version, quantisation)
-    return ollama.deploy(host, export=export, profile=PROFILES[STANDARD])

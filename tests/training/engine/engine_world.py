@@ -22,6 +22,16 @@ FILLERS = (
 )
 OPTIONS = list(WORDS)
 
+QUIET_TRL = {
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "save_strategy": "no",
+    "report_to": [],
+    "disable_tqdm": True,
+}
+"""Arguments of TRL's trainers in tests: nothing but the training."""
+
 
 def note(rng: random.Random) -> tuple[str, str]:
     """A note and its right folder: two of its words give the folder away, the third may mislead."""

@@ -10,7 +10,7 @@ import torch
 
 from training.engine.checkpoints import newest_checkpoint, write_checkpoint
 from training.engine.events import Events
-from training.engine.hardware import autocast, choose_device, choose_precision, frozen_dtype, make_deterministic
+from training.engine.hardware import autocast, choose_device, choose_precision, frozen_dtype, prepare_torch
 from training.engine.spec import CHECKPOINTS_KEPT, RunSpec
 
 
@@ -38,7 +38,7 @@ def test_cuda_comes_before_mps_and_that_before_the_cpu(
 
 def test_a_run_leaves_cudnn_s_attention_alone() -> None:
     torch.backends.cuda.enable_cudnn_sdp(True)
-    make_deterministic(0, torch.device("cuda"))
+    prepare_torch(0, torch.device("cuda"))
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 

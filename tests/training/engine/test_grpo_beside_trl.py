@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.training.engine.engine_world import QUIET_TRL
 from training.engine.grpo import group_advantages
 from training.engine.models import build_tiny, build_tokenizer, trainable_parameters
 from training.engine.online import clipped_surrogate
@@ -45,12 +46,7 @@ def test_advantages_loss_and_gradient_are_trl_s(tmp_path: Path) -> None:
         per_device_train_batch_size=2 * GROUP,
         max_steps=1,
         learning_rate=1e-2,
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
+        **QUIET_TRL,
     )
     trainer = Trainer(
         model=build_tiny(shape, tokenizer),

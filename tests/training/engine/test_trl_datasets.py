@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.training.engine.engine_world import QUIET_TRL
 from training.engine.models import build_tiny, build_tokenizer
 from training.engine.spec import TinyShape
 from training.trl_formats import FORMATS
@@ -76,13 +77,8 @@ def test_a_trainer_takes_a_format(
         output_dir=str(tmp_path / "out"),
         max_steps=1,
         per_device_train_batch_size=2,
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
         dataloader_pin_memory=False,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
+        **QUIET_TRL,
         **changes,
     )
     made = getattr(trl, f"{trainer}Trainer")(

@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from tests.training.engine.engine_world import QUIET_TRL
 from tests.training.engine.test_environment_factory import SOLVED, TASK
 from training.engine.environments.factory import environment_factory
 from training.engine.models import build_tiny
@@ -86,12 +87,7 @@ def test_updates_learn_from_what_the_calls_earned(tmp_path: Path) -> None:
             max_steps=STEPS,
             learning_rate=1e-2,
             logging_steps=1,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
+            **QUIET_TRL,
         ),
         train_dataset=datasets.Dataset.from_list([row] * STEPS),
         processing_class=tokenizer,

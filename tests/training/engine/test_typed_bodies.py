@@ -7,18 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from training.engine.serving import requests
+from training.engine.serving import chat_requests, requests
 
 
-def test_a_type_is_learnt_once_and_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone, make = [], msgspec.json.Decoder
+def test_no_request_is_the_first_to_use_a_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    def learn(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a type is learnt while a request is read")
 
-    def learn(kind: Any) -> Any:
-        alone.append(requests._making.locked())
-        return make(kind)
-
-    monkeypatch.setattr(requests, "_decoders", {})
     monkeypatch.setattr(msgspec.json, "Decoder", learn)
-    for _ in range(2):
-        assert requests.parse(b'{"model": "filer"}', requests.LoadBody).model == "filer"
-    assert alone == [True]
+    monkeypatch.setattr(msgspec.json, "decode", learn)
+    assert requests.parse(b'{"model": "filer"}', requests.READ_LOAD).model == "filer"
+    for raw, read in ((b"{}", requests.READ_SCORE), (b"{}", chat_requests.READ_CHAT)):
+        with pytest.raises(requests.Fault, match="missing required field"):
+            requests.parse(raw, read)

@@ -19,7 +19,7 @@ import msgspec
 from training.engine.environments.local_http import BodyTooLarge, LocalHandler, serving
 from training.engine.served.policy import Policy
 from training.engine.serving.chat import Begun, ChatAnswer, ChatRequest, Piece
-from training.engine.serving.chat_requests import ChatBody, chat_request_of
+from training.engine.serving.chat_requests import READ_CHAT, chat_request_of
 from training.engine.serving.completions import Completion
 from training.engine.serving.faults import Fault
 from training.engine.serving.requests import parse
@@ -71,7 +71,7 @@ class _Handler(LocalHandler):
             session = self._find_session()
             if self.path != CHAT:
                 raise _unknown(self)
-            body = parse(raw, ChatBody)
+            body = parse(raw, READ_CHAT)
             request = chat_request_of(body)
             answer = self.server.policy.submit(session, request).result()
         except Fault as fault:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct, field
 
 from training.engine.serving.chat import ChatRequest
@@ -125,6 +126,9 @@ class ChatBody(Struct):
     prediction: Any = None
     audio: Any = None
     modalities: list[str] | None = None
+
+
+READ_CHAT = msgspec.json.Decoder(ChatBody)
 
 
 UNCHANGED: dict[str, tuple[Any, ...]] = {

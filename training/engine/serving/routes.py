@@ -19,11 +19,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from training.engine.serving.artifacts import Artifact, ArtifactStore
-from training.engine.serving.chat_requests import ChatBody, chat_request_of
+from training.engine.serving.chat_requests import READ_CHAT, ChatBody, chat_request_of
 from training.engine.serving.completions import Completion
 from training.engine.serving.faults import Code, Fault
 from training.engine.serving.jobs import INTERNAL
-from training.engine.serving.requests import LoadBody, ScoreBody, parse, questions_of
+from training.engine.serving.requests import READ_LOAD, READ_SCORE, parse, questions_of
 from training.engine.serving.streaming import answer_or_leave, stream_chat
 from training.engine.serving.worker import ModelThread
 
@@ -107,14 +107,14 @@ class _Routes:
         return _answer(_model(artifact, self.models.pool.resident()))
 
     async def load(self, request: Request) -> Response:
-        body = parse(await _body(request), LoadBody)
+        body = parse(await _body(request), READ_LOAD)
         artifact = await asyncio.to_thread(self.store.find_served, body.model)
         await asyncio.wrap_future(self.models.submit_load(body.model))
         return _answer({"model": artifact.digest, "kind": artifact.kind, "base": artifact.base})
 
     async def score(self, request: Request) -> Response:
         """One result an item, in order. When every item fails for one reason, that reason is the status."""
-        questions = questions_of(parse(await _body(request), ScoreBody))
+        questions = questions_of(parse(await _body(request), READ_SCORE))
         answers = await asyncio.wrap_future(self.models.submit_score(questions))
         results: list[dict[str, Any]] = [
             {"error": answer.as_body()}
@@ -129,7 +129,7 @@ class _Routes:
 
     async def chat(self, request: Request) -> Response:
         """A schema may be large, and compiling it slow: that happens beside the event loop."""
-        body = parse(await _body(request), ChatBody)
+        body = parse(await _body(request), READ_CHAT)
         asked = await asyncio.to_thread(chat_request_of, body) if _is_formed(body) else chat_request_of(body)
         if body.stream:
             with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)

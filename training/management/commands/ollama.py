@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ class Command(UncheckedCommand):
         )
         parser.add_argument(
             "--host",
-            default=os.environ.get("OLLAMA_HOST") or ollama.LOCAL,
+            default=ollama.named_host() or ollama.LOCAL,
             help="the server (OLLAMA_HOST, else %(default)s)",
         )
         parser.add_argument("--workspace", help="deploy: slug; optional if there is only one workspace")
