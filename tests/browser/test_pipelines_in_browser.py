@@ -20,7 +20,11 @@ def test_the_pages_of_pipelines_fit_and_are_accessible(
 ) -> None:
     def make(name: str, **job: Any) -> str:
         prepared = Prepared(
-            plan=PipelinePlan(method="grpo", deploy="experiment"), kind=DatasetKind.LOGGED, base_version=scene.version,
+            plan=PipelinePlan(
+                method="grpo", deploy="experiment", deploy_ollama=True, quantisation="Q4_K_M",
+                ollama_host="http://ollama.example.org:11434",
+            ),
+            kind=DatasetKind.LOGGED, base_version=scene.version,
             base_model="", root="tiny", heldout=None, replay=None, unused_at=None,
         )  # fmt: skip
         payload = StoredPipeline(scene.agent, name, admin.email, prepared).as_payload()

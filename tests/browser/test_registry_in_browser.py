@@ -101,6 +101,11 @@ def add_exports(version: ModelVersion) -> None:
         version=version, format="gguf", options={"quantisation": "Q8_0"}, options_hash="1", report=report,
         state="ready", artifact=artifact,
     )  # fmt: skip
+    made = {"ollama": {"name": "filer:2-q8_0", "digest": "sha256:1f", "profile": {}}}
+    ExportJobFactory(
+        version=version, format="ollama", options_hash="3", report=report | made, state="ready", artifact=artifact,
+        options={"quantisation": "Q8_0", "profile": "standard", "host": "http://ollama.example.org:11434"},
+    )  # fmt: skip
     refusal = "94.2% of 500 decisions are the version's, below 95%"
     refused = parity | {"equal_decisions": 0.942, "bound": 0.95, "refusals": [refusal]}
     ExportJobFactory(
