@@ -92,7 +92,7 @@ class RewardSpecForm(forms.Form):
     judged = forms.ChoiceField(
         label=TITLES["judges"],
         choices=[("all", ALL_COUNTS), ("named", "Only calibrated judges count")],
-        help_text="A judge model is feedback from the source llm.",
+        help_text="Judge models are programs whose feedback has the source llm.",
     )
     judges = forms.CharField(
         label="Judges that count",

@@ -49,7 +49,7 @@ def set_threads(threads: int | None) -> int:
 
 
 def prepare_torch(seed: int, device: torch.device) -> None:
-    """Seeds torch, leaves cuDNN's attention alone and, on the CPU, refuses what depends on timing."""
+    """Seeds torch, turns cuDNN's attention off and, on the CPU, refuses what depends on timing."""
     torch.manual_seed(seed)
     # Its backward gives gradients that are not numbers where a mask is given, on Hopper from torch 2.11 on
     # (github.com/pytorch/pytorch/issues/196678), and training Gemma 3 diverged in its first steps.

@@ -80,8 +80,8 @@ class Posterior(DirectMethod):
         default=1.0,
         ge=0,
         le=100,
-        description="decisions that nobody judged are learnt from as well, by the guess of what was right: at most so "
-        "many times as many as judged and labelled ones",
+        description="how many decisions that nobody judged are used at most, as a multiple of the judged and labelled "
+        "ones; their target is the guess of what was right",
     )
 
 

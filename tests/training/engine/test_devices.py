@@ -36,7 +36,7 @@ def test_cuda_comes_before_mps_and_that_before_the_cpu(
     assert choose_device() == torch.device(device)
 
 
-def test_a_run_leaves_cudnn_s_attention_alone() -> None:
+def test_a_run_does_not_use_cudnn_s_attention() -> None:
     torch.backends.cuda.enable_cudnn_sdp(True)
     prepare_torch(0, torch.device("cuda"))
     assert not torch.backends.cuda.cudnn_sdp_enabled()
