@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -11,8 +10,8 @@ from rest_framework.request import Request
 
 from decisions.queries.agents import find_agent_version
 from models_registry.archive import stream_archive
-from training.hosting import PROFILE_FILE, PROFILES, STANDARD
-from training.modelfile import MODELFILE, write_modelfile
+from training.hosting import PROFILES, STANDARD
+from training.modelfile import MODELFILE, write_beside_gguf, write_modelfile
 from training.models import ExportJob
 from training.models.export import ExportFormat, ExportState
 from workspaces.actors import Actor
@@ -21,24 +20,19 @@ from workspaces.services import record_audit
 
 TAR = "application/x-tar"
 GGUF = (ExportFormat.GGUF, ExportFormat.OLLAMA)
-FROM: Mapping[str, str] = {ExportFormat.MERGED: ".", **dict.fromkeys(GGUF, "./model-{quantisation}.gguf")}
-"""What Ollama makes a model of, in the folder."""
 
 
 def _texts_for(export: ExportJob) -> Mapping[str, str]:
     """The Modelfile, written when it is taken: by the version of the agent that acts. Of formats that Ollama reads.
     Beside a GGUF the standard hosting profile."""
     asks = find_agent_version(export.version.registered_model)
-    if export.format not in FROM or asks is None:
+    if asks is None:
         return {}
-    details = export.report.get("details", {})
-    template = details.get("ollama", {}).get("template", "")
-    source = FROM[export.format].format(**export.options)
+    if export.format == ExportFormat.MERGED:
+        return {MODELFILE: write_modelfile(asks)}
     if export.format not in GGUF:
-        return {MODELFILE: write_modelfile(asks, source, template)}
-    profile = PROFILES[STANDARD].as_plain(details.get("positions"), asks.max_prompt_tokens)
-    modelfile = write_modelfile(asks, source, template, profile["context"])
-    return {MODELFILE: modelfile, PROFILE_FILE: json.dumps(profile, indent=2) + "\n"}
+        return {}
+    return write_beside_gguf(asks, export.options["quantisation"], export.report.get("details", {}), PROFILES[STANDARD])
 
 
 def answer_download(request: HttpRequest | Request, *, by: Actor, export: ExportJob) -> HttpResponseBase:

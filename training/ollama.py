@@ -8,12 +8,13 @@ name for callers, such as `filer:champion`, is a copy that `switch_model` points
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from decisions.models import AgentVersion
 from decisions.queries.agents import find_agent_version
 from models_registry.artifacts import artifact_path, verify_artifact
 from models_registry.models import ModelVersion
@@ -27,6 +28,7 @@ LOCAL = "http://127.0.0.1:11434"
 WRITES_SECONDS = 600.0
 """For a whole upload, or for making the model."""
 CHECK_SECONDS = 5.0
+BEFORE_TEMPLATES = {"lacks": "the file was made before its chat template was converted; export it again"}
 
 
 class OllamaRefused(InvalidInput):
@@ -61,28 +63,35 @@ def name_of(version: ModelVersion, quantisation: str) -> str:
     return f"{version.registered_model.name}:{version.number}-{quantisation.lower()}"
 
 
-def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str = "") -> Deployed:
-    """Uploads the file where the server lacks it, and makes the model, which replaces one of the same name. Raises
-    OllamaRefused, InvalidInput for a chat template that Ollama cannot run or that has no place for the agent's system
-    prompt, and for prompts that the profile's context has no place for."""
-    assert export.artifact is not None
-    version, template = export.version, _template_of(export)
+def find_parameters(
+    version: str, details: Mapping[str, Any], asks: AgentVersion | None, profile: HostingProfile
+) -> dict[str, Any]:
+    """Of a model made of the GGUF of `version`, of which the engine says `details`. Raises InvalidInput for a chat
+    template that Ollama cannot run or that has no place for the agent's system prompt, and for prompts that the
+    profile's context has no place for."""
+    template = details.get("ollama", BEFORE_TEMPLATES)
     if lacks := template.get("lacks"):
         raise InvalidInput(f"{version} cannot be used by Ollama: {lacks}.")
-    quantisation = export.options["quantisation"]
-    asks = find_agent_version(version.registered_model)
-    system = asks.system_prompt if asks is not None else ""
-    if system and not template["takes_system"]:
+    parameters: dict[str, Any] = profile.parameters(details["positions"])
+    if asks is None:
+        return parameters
+    if asks.system_prompt and not template["takes_system"]:
         raise InvalidInput(f"The agent has a system prompt, and the chat template of {version} takes none.")
-    positions = export.report["details"]["positions"]
-    parameters: dict[str, Any] = profile.parameters(positions)
-    if asks is not None:
-        if asks.max_prompt_tokens > parameters["num_ctx"]:
-            raise InvalidInput(
-                f"{asks} asks with up to {asks.max_prompt_tokens:,} tokens, and profile {profile.name} has a context "
-                f"of {parameters['num_ctx']:,}: choose one with more."
-            )
-        parameters |= {"temperature": asks.temperature, "num_predict": asks.max_completion_tokens}
+    if asks.max_prompt_tokens > parameters["num_ctx"]:
+        raise InvalidInput(
+            f"{asks} asks with up to {asks.max_prompt_tokens:,} tokens, and profile {profile.name} has a context "
+            f"of {parameters['num_ctx']:,}: choose one with more."
+        )
+    return parameters | {"temperature": asks.temperature, "num_predict": asks.max_completion_tokens}
+
+
+def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str = "") -> Deployed:
+    """Uploads the file where the server lacks it, and makes the model, which replaces one of the same name. Raises
+    OllamaRefused, and InvalidInput as `find_parameters`."""
+    assert export.artifact is not None
+    version, details, quantisation = export.version, export.report.get("details", {}), export.options["quantisation"]
+    asks = find_agent_version(version.registered_model)
+    parameters = find_parameters(str(version), details, asks, profile)
     verify_artifact(export.artifact.digest)
     with _client(host) as client:
         digest = client.create_blob(artifact_path(export.artifact.digest) / f"model-{quantisation}.gguf")
@@ -90,11 +99,12 @@ def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str =
         client.create(
             model=name,
             files={"model.gguf": digest},
-            template=template["template"],
-            system=system or None,
+            template=details["ollama"]["template"],
+            system=(asks.system_prompt if asks is not None else "") or None,
             parameters=parameters,
         )
-    return Deployed(name, digest, profile.as_plain(positions, asks.max_prompt_tokens if asks is not None else None))
+    longest = asks.max_prompt_tokens if asks is not None else None
+    return Deployed(name, digest, profile.as_plain(details["positions"], longest))
 
 
 def check_server(host: str) -> None:
@@ -121,13 +131,6 @@ def delete_model(host: str, name: str) -> None:
     """Raises OllamaRefused, also where the server has no such model."""
     with _client(host) as client:
         client.delete(name)
-
-
-def _template_of(export: ExportJob) -> dict[str, Any]:
-    """What the engine found; of a file that was made before it looked, why there is none."""
-    earlier = {"lacks": "the file was made before its chat template was converted; export it again"}
-    told: dict[str, Any] = export.report.get("details", {}).get("ollama", earlier)
-    return told
 
 
 @contextmanager

@@ -10,20 +10,35 @@ import pytest
 from django.core.management import call_command
 
 from models_registry.models import ModelVersion
+from tools.factories import AgentVersionFactory
 
 
 @pytest.mark.slow
 @pytest.mark.django_db
-def test_a_version_is_written_and_compared(
+def test_a_version_is_written_for_ollama_and_compared(
     base_version: ModelVersion, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "out" / "merged"
-    call_command("export_model", "--model", "filer:1", "--output", str(folder), "--merge", "--json")
+    agent, folder = base_version.registered_model.agents.get(), tmp_path / "out" / "ollama"
+    given = ("export_model", "--model", "filer:1", "--output", str(folder), "--format", "ollama", "--json")
+    AgentVersionFactory(agent=agent, max_prompt_tokens=100_000)
+    with pytest.raises(SystemExit) as ended:
+        call_command(*given, "--quantization", "Q8_0")
+    assert ended.value.code == 3 and "choose one with more" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["parity.json"]
+    (folder / "parity.json").unlink()
+
+    AgentVersionFactory(agent=agent, system_prompt="Answer with a folder.", temperature=0.5)
+    call_command(*given, "--quantization", "Q8_0", "--profile", "small")
     told = json.loads(capsys.readouterr().out)
-    assert (told["parity"]["equal_decisions"], told["parity"]["prompts"]) == (1.0, "fallback")
+    assert told["parity"]["equal_decisions"] >= 0.99 and told["parity"]["prompts"] == "fallback"
     assert json.loads((folder / "parity.json").read_text()) == told
-    assert {"model.safetensors", "config.json", "tokenizer.json"} <= {path.name for path in folder.iterdir()}
-    assert [path.name for path in folder.parent.iterdir()] == ["merged"]
+    files = {"model-Q8_0.gguf", "Modelfile", "hosting_profile.json", "parity.json"}
+    assert {path.name for path in folder.iterdir()} == files
+    lines = (folder / "Modelfile").read_text().splitlines()
+    assert {"FROM ./model-Q8_0.gguf", "PARAMETER temperature 0.5", 'SYSTEM """Answer with a folder."""'} <= set(lines)
+    context = json.loads((folder / "hosting_profile.json").read_text())["context"]
+    assert f"PARAMETER num_ctx {context}" in lines
+    assert [path.name for path in folder.parent.iterdir()] == ["ollama"]
 
 
 @pytest.mark.django_db
@@ -31,7 +46,13 @@ def test_a_version_is_written_and_compared(
     ("arguments", "faults"),
     [
         (["--model", "nothing/here"], ["--model: 'nothing/here' is neither a folder nor a version"]),
-        (["--model", "filer:1", "--format", "lora"], ["--format: filer:1 has no adapter, its weights are whole"]),
+        (
+            ["--model", "filer:1", "--format", "lora", "--profile", "busy"],
+            [
+                "--format: filer:1 has no adapter, its weights are whole",
+                "--profile: is of --format ollama; leave it out",
+            ],
+        ),
         (
             ["--model", "filer:1", "--format", "onnx", "--merge", "--quantization", "Q8_0"],
             ["--merge: merges weights, and --format onnx is another format", "--quantization: merged is not quantised"],

@@ -117,7 +117,7 @@ def test_the_modelfile_says_it_where_ollama_can_read_it(system: str, last: str |
     told = write_modelfile(asks)
     assert told.startswith("# as filer v3 asks\n# trained on prompts of up to 64 tokens: ")
     assert "\nFROM .\nPARAMETER temperature 0.5\n" in told and "num_ctx" not in told
-    assert "\nPARAMETER num_ctx 2048\n" in write_modelfile(asks, context=2048)
+    assert "\nPARAMETER num_ctx 2048\n" in write_modelfile(asks, parameters={"num_ctx": 2048})
     if last is None:
         assert 'SYSTEM "' not in told and "# No SYSTEM" in told
     else:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from decisions.models import Agent
+from decisions.queries.agents import find_agent_version
 from models_registry.artifacts import artifact_path
 from models_registry.references import is_reference
 from training import launcher
@@ -25,18 +26,25 @@ from training.engine.spec import HUB_ID, RunResult
 from training.export_plans import HeldOut, find_base_name, find_heldout
 from training.exports import REPORT
 from training.hardware import this_machine
+from training.hosting import HELP, PROFILES, STANDARD, HostingProfile
 from training.management.commands.evaluate import Model, find_model
+from training.modelfile import write_beside_gguf
+from training.models.export import ExportFormat
+from training.ollama import find_parameters
 from workspaces.commands import UncheckedCommand
+from workspaces.errors import InvalidInput
 
+OLLAMA = ExportFormat.OLLAMA.value
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_REFUSED = 1, 2, 3
 
 
 class Command(UncheckedCommand):
     help = (
         "Writes a model as LoRA, merged weights, ONNX or GGUF into a folder, loads it in that format's own runtime and "
-        "compares it with the model it was made of. Into an Ollama server: manage.py ollama. Exit codes: 0 written, 1 "
-        "the engine failed, 2 an argument is invalid or something is missing (every fault is named), 3 it differs too "
-        "much: only the report is written."
+        "compares it with the model it was made of. ollama: a GGUF with the Modelfile that 'ollama create' reads; "
+        "manage.py ollama deploy puts a version's export into a server. Exit codes: 0 written, 1 the engine failed, 2 "
+        "an argument is invalid or something is missing (every fault is named), 3 it differs too much, or Ollama "
+        "cannot use it: only the report is written."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -45,14 +53,15 @@ class Command(UncheckedCommand):
         parser.add_argument("--base-model", default="", help="folder or hub id under a LoRA folder; else as it says")
         parser.add_argument("--merge", action="store_true", help="the same as --format merged")
         parser.add_argument(
-            "--format", choices=list(Format), help="by default lora for an adapter, and merged for whole weights"
+            "--format", choices=(*Format, OLLAMA), help="by default lora for an adapter, and merged for whole weights"
         )
         parser.add_argument(
             "--quantization",
             choices=QUANTISATIONS,
-            help=f"of gguf, by default {DEFAULT_QUANTISATION}; for this machine's memory "
+            help=f"of gguf and ollama, by default {DEFAULT_QUANTISATION}; for this machine's memory "
             f"{recommend_quantisation(this_machine().memory_bytes)} is recommended",
         )
+        parser.add_argument("--profile", choices=PROFILES, help=f"of ollama, by default {STANDARD}. {HELP}")
         parser.add_argument("--cache", action="store_true", help="of onnx: the graph keeps what it has read")
         parser.add_argument("--workspace", help="slug; may be left out where one version only has the name")
         parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -67,13 +76,16 @@ class Command(UncheckedCommand):
         plan = None
         if model is not None:
             plan = _make_plan(model, format or (Format.LORA if model.adapter else Format.MERGED), options, faults)
+        if options["profile"] and options["format"] != OLLAMA:
+            faults.append("--profile: is of --format ollama; leave it out")
         if faults or model is None or plan is None:
             self.stderr.write("\n".join(faults))
             sys.exit(EXIT_BAD_INPUT)
-        report = self._export(model, plan, output)
+        profile = PROFILES[options["profile"] or STANDARD] if options["format"] == OLLAMA else None
+        report, refusals = self._export(model, plan, output, profile)
         self.stdout.write(report.model_dump_json(indent=2)) if options["json"] else _print(report, output)
-        if report.parity.refusals:
-            self.stderr.write("Refused: " + "; ".join(report.parity.refusals))
+        if refusals:
+            self.stderr.write("Refused: " + "; ".join(refusals))
             sys.exit(EXIT_REFUSED)
 
     def _find_agent(self, options: dict[str, Any], faults: list[str]) -> Agent | None:
@@ -89,7 +101,10 @@ class Command(UncheckedCommand):
             faults.append("--workspace: there are several workspaces; name one")
         return next(iter(found.values()), None)
 
-    def _export(self, model: Model, plan: ExportPlan, output: Path) -> ExportReport:
+    def _export(
+        self, model: Model, plan: ExportPlan, output: Path, profile: HostingProfile | None
+    ) -> tuple[ExportReport, list[str]]:
+        """The report, and why only it was written; for Ollama with a hosting profile."""
         heldout = find_heldout(model.version) if model.version is not None else HeldOut(None, None)
         with tempfile.TemporaryDirectory(prefix="reckoner-export-", dir=_existing(output.absolute().parent)) as place:
             folder = Path(place)
@@ -114,7 +129,13 @@ class Command(UncheckedCommand):
             report = RunResult.model_validate_json((attempt / "result.json").read_text()).export
             assert report is not None
             written = attempt / "export"
-            if report.parity.refusals:
+            refusals = list(report.parity.refusals)
+            if profile is not None and not refusals:
+                try:
+                    _write_for_ollama(model, report, profile, written)
+                except InvalidInput as error:
+                    refusals.append(error.message)
+            if refusals:
                 shutil.rmtree(written)
                 written.mkdir()
             (written / REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -122,14 +143,25 @@ class Command(UncheckedCommand):
             if output.exists():
                 output.rmdir()
             written.rename(output)  # whole, or not there
-        return report
+        return report, refusals
+
+
+def _write_for_ollama(model: Model, report: ExportReport, profile: HostingProfile, folder: Path) -> None:
+    """What `ollama create NAME -f Modelfile` reads beside the GGUF. Raises InvalidInput where Ollama cannot use it."""
+    asks = find_agent_version(model.version.registered_model) if model.version is not None else None
+    find_parameters(model.name, report.details, asks, profile)
+    assert report.plan.quantisation is not None
+    for name, text in write_beside_gguf(asks, report.plan.quantisation, report.details, profile).items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _find_format(options: dict[str, Any], faults: list[str]) -> Format | None:
-    given = Format(options["format"]) if options["format"] else None
+    given = options["format"]
     if options["merge"] and given not in (None, Format.MERGED):
         faults.append(f"--merge: merges weights, and --format {given} is another format; leave one out")
-    return Format.MERGED if options["merge"] else given
+    if options["merge"]:
+        return Format.MERGED
+    return Format.GGUF if given == OLLAMA else Format(given) if given else None
 
 
 def _make_plan(model: Model, format: Format, options: dict[str, Any], faults: list[str]) -> ExportPlan | None:
