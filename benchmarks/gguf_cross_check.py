@@ -7,8 +7,8 @@ Three shapes with random weights (hidden sizes 512 and 128, Llama also with 80 l
 makes its own. Types and bytes must be equal. The package is fetched into a temporary folder by npm and never becomes a
 dependency; `--library` names a folder that has its libraries; where neither is, the benchmark says so and passes
 (Linux on x86-64 only). `--quick` takes one shape. `--real` does the same with Gemma 3 270M, pretrained, which
-benchmarks.real_base fetches under Google's Gemma Terms of Use, and compares with transformers what llama.cpp computes:
-logits of 24 texts, their KL divergence and the most likely next tokens. Prints a row per point and one JSON object.
+benchmarks.real_base fetches under Google's Gemma Terms of Use (what its files decide: benchmarks.export_parity --real).
+Prints a row per point and one JSON object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tools.report import Report, log
 
 PACKAGE = "@node-llama-cpp/linux-x64@3.22.1"
 SHAPES = (("qwen2", 512, 4), ("llama", 512, 4), ("gemma3", 512, 7), ("qwen2", 128, 2), ("llama", 256, 80))
-REAL_TEXTS = 24
 
 
 class Absent(RuntimeError):
@@ -123,67 +122,6 @@ def check_model(report: Report, what: str, source: Path, libraries: Path | None,
         path.unlink()
 
 
-def check_real(report: Report, source: Path, libraries: Path | None, folder: Path) -> None:
-    """The pretrained model: bytes, tokens, and what llama.cpp computes beside transformers."""
-    import numpy as np
-    import torch
-
-    from training.engine.export.llama_runtime import LlamaRuntime
-    from training.engine.export.recipes import QUANTISATIONS
-    from training.engine.models import load_model, load_tokenizer
-
-    check_model(report, "Gemma 3 270M", source, libraries, folder)
-    tokenizer = load_tokenizer(source)
-    model = load_model(source, torch.device("cpu"), torch.float32)
-    texts = real_texts()
-    encoded = [tokenizer(text)["input_ids"] for text in texts]
-    with torch.inference_mode():
-        expected = [log_softmax(model(torch.tensor([ids])).logits[0].numpy()) for ids in encoded]
-    for name in QUANTISATIONS:
-        with LlamaRuntime(folder / f"{name}.gguf") as runtime:
-            if name == "F16":
-                plain = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-                same = sum(runtime.token_ids(text) == ids for text, ids in zip(texts, plain, strict=True))
-                report.add(
-                    "Gemma 3 270M: texts with the tokens of transformers",
-                    bound="all",
-                    figure=f"{same} of {len(texts)}",
-                    passed=same == len(texts),
-                )
-            found = [log_softmax(runtime.logits(ids)) for ids in encoded]
-        divergence = np.concatenate(
-            [(np.exp(here) * (here - there)).sum(-1) for here, there in zip(expected, found, strict=True)]
-        )
-        top = np.concatenate([here.argmax(-1) == there.argmax(-1) for here, there in zip(expected, found, strict=True)])
-        bound = {"F16": 0.99, "Q8_0": 0.97}.get(name, 0.0)
-        report.add(
-            f"Gemma 3 270M, {name}: KL, most likely next token equal at {top.size} places",
-            bound=f"≥ {bound:.0%}" if bound else "reported",
-            figure=f"{divergence.mean():.5f}, {top.mean():.1%}",
-            passed=float(top.mean()) >= bound,
-        )
-
-
-def log_softmax(logits):  # type: ignore[no-untyped-def]
-    import numpy as np
-
-    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-
-
-def real_texts() -> list[str]:
-    """Docstrings of the standard library, and the hard texts."""
-    import argparse as one
-    import json as two
-    import random as three
-    import textwrap as four
-
-    from tools.exported_shapes import HARD
-
-    found = [text for module in (one, two, three, four) for text in (module.__doc__ or "").split("\n\n")]
-    return [text for text in [*HARD, *found] if text.strip()][:REAL_TEXTS]
-
-
 def main() -> int:
     if sys.argv[1:2] == ["--as-quantiser"]:
         return be_quantiser(Path(sys.argv[2]), sys.argv[3], sys.argv[4:])
@@ -215,7 +153,7 @@ def main() -> int:
             except real_base.Absent as error:
                 log(f"the pretrained model is not measured: {error}")
             else:
-                check_real(report, source, libraries, folder / "real")
+                check_model(report, "Gemma 3 270M", source, libraries, folder / "real")
     if not report.rows:
         report.add("bytes beside a second llama.cpp", bound="where it can be had", figure="not run", passed=True)
     return report.finish()

@@ -4,6 +4,7 @@
 
 Needs the extra `export`. Some minutes a width (hidden 512 shows GGUF's mixes without a fallback), half an hour
 of kills.
+"real" fetches Gemma 3 270M by benchmarks.real_base, under Google's Gemma Terms of Use.
 """
 
 from __future__ import annotations
@@ -45,10 +46,17 @@ def formats(report: Report, quick: bool) -> None:
     program_rows(report, "benchmarks.export_parity", "--hidden", "512", "--formats", "gguf", *more)
 
 
+def real(report: Report, quick: bool) -> None:
+    """A pretrained model through GGUF and back: its bytes, and what its files decide in llama.cpp."""
+    program_rows(report, "benchmarks.gguf_cross_check", "--quick", "--real")
+    program_rows(report, "benchmarks.export_parity", "--real")
+
+
 PARTS: Mapping[str, Callable[[Report, bool], None]] = {
     "shown": shown,
     "formats": formats,
     "bytes": program("benchmarks.gguf_cross_check"),
+    "real": real,
     "experiment": program("benchmarks.gguf_experiment"),
     "kills": program("benchmarks.export_kills"),
 }
