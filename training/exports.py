@@ -52,8 +52,9 @@ KINDS: Mapping[str, ArtifactKind] = {
 @transaction.atomic
 def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat.MERGED, **options: Any) -> ExportJob:
     """The version's export in this format with these options (`cache`, `quantisation`; of ollama `profile` and `host`
-    too): the one that is there or under way, or a new one. Raises NotAPolicy for a reward model, NotStored for a remote
-    model, InvalidInput with everything that is missing for it."""
+    too): the one that is there or under way, or a new one. One that is at Ollama's server is put there again, where
+    somebody may have deleted or replaced the model. Raises NotAPolicy for a reward model, NotStored for a remote model,
+    InvalidInput with everything that is missing for it."""
     refuse_reward_model(version)
     refuse_remote(version)
     if format == ExportFormat.MERGED and not any(options.values()):  # what is there needs no look at the machine
@@ -64,13 +65,16 @@ def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat
     chosen = make_options(version, format, **options)
     hashed = hash_options(chosen)
     existing = _find_live(version, format, hashed)
-    if existing is not None:
+    again = existing is not None and existing.format == ExportFormat.OLLAMA and existing.state == ExportState.READY
+    if existing is not None and not again:
         return existing
     if version.base is not None:  # merged weights are as many bytes as the base's; whole ones are stored already
         refuse_over_quota(by.workspace, version.base.stored.size_bytes)
-    export = ExportJob.objects.create(
+    export = existing or ExportJob(
         workspace=by.workspace, version=version, format=format, options=chosen, options_hash=hashed
     )
+    export.state, export.artifact, export.report, export.finished_at = ExportState.QUEUED, None, {}, None
+    export.save()
     export.job = enqueue_job(kind=EXPORT, workspace=by.workspace, payload={"export_id": str(export.id)})
     export.save(update_fields=["job"])
     record_audit(by=by, action="export.started", target=f"export:{export.id}", details={"as": str(export)})
