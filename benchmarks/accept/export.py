@@ -2,7 +2,7 @@
 
     make accept PART=export ARGS="--only shown formats --quick"
 
-Needs the extra `export`. Some minutes a width (hidden 512 shows GGUF's mixes without a fallback), half an hour
+Needs the extra `export`. Some minutes a width (hidden 256 shows GGUF's mixes without a fallback), half an hour
 of kills.
 "real" fetches Gemma 3 270M by benchmarks.real_base, under Google's Gemma Terms of Use.
 """
@@ -43,7 +43,7 @@ def formats(report: Report, quick: bool) -> None:
     """Every format of the demo's FILER, and the quantisations again at a width of which k-quants are whole."""
     more = ["--quick"] if quick else []
     program_rows(report, "benchmarks.export_parity", *more)
-    program_rows(report, "benchmarks.export_parity", "--hidden", "512", "--formats", "gguf", *more)
+    program_rows(report, "benchmarks.export_parity", "--hidden", "256", "--formats", "gguf", *more)
 
 
 def real(report: Report, quick: bool) -> None:
