@@ -51,7 +51,7 @@ from workspaces.parsing import text_parameter
 from workspaces.permissions import acting
 from workspaces.rendering import OneFormat
 
-FILTER_FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity")
+FILTER_FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "unjudged")
 CSV = "text/csv"
 
 

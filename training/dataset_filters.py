@@ -10,10 +10,11 @@ from typing import Any
 from django.utils.dateparse import parse_date
 
 from training.freezing import REWARDED, find_faults
+from training.models import DatasetKind
 from training.selection import Filters
 from workspaces.errors import FieldFault, InvalidInput
 
-FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "held_out")
+FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "unjudged", "held_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,13 @@ class Asked:
 
 def read_filters(asked: Mapping[str, Any], *, kind: str) -> Asked:
     """Dates begin at midnight UTC; the share to hold out is a percentage. A least reward is read only of rewarded
-    decisions, so that the kind can be changed. Raises InvalidInput with every fault."""
+    decisions, and `unjudged` only of logged ones, so that the kind can be changed. Raises InvalidInput with every
+    fault."""
     given = {name: str(asked.get(name, "")).strip() for name in FIELDS}
     if kind not in REWARDED:
         given["min_reward"] = ""
+    if kind != DatasetKind.LOGGED:
+        given["unjudged"] = ""
     faults: list[FieldFault] = []
     share = _read_number(given, "held_out", faults)
     filters = Filters(
@@ -40,6 +44,7 @@ def read_filters(asked: Mapping[str, Any], *, kind: str) -> Asked:
         unit=given["unit"] or None,
         min_reward=_read_number(given, "min_reward", faults),
         with_propensity=bool(given["with_propensity"]),
+        unjudged=bool(given["unjudged"]),
     )
     held_out = share / 100 if share else None
     faults = faults or find_faults(kind, filters, held_out=held_out, suggestions=False)

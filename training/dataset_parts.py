@@ -40,7 +40,8 @@ HELD_OUT = " (held out)"
 
 
 class Entry(msgspec.Struct):
-    """A decision's rows. `unit`, `episode` and `text`, its state, say which decisions belong together."""
+    """A decision's rows. `unit`, `episode` and `text`, its state, say which decisions belong together. `judged`: its
+    rows say something of the action, a reward or a label."""
 
     decision: uuid.UUID
     rows: list[dict[str, Any]]
@@ -48,6 +49,7 @@ class Entry(msgspec.Struct):
     unit: str | None = None
     episode: uuid.UUID | None = None
     text: str = ""
+    judged: bool = True
 
 
 @dataclass(slots=True)
@@ -73,15 +75,16 @@ class Tally:
         self.actions, self.sources, self.verdicts = Counter[str](), Counter[str](), Counter[str]()
         self.rewards = self.sum = self.high = 0.0
         self.right = self.wrong = self.without_options = self.without_reward = 0
-        self.without_propensity = self.without_any = self.synthetic = 0
+        self.without_propensity = self.without_any = self.synthetic = self.unjudged = 0
         self.words = Counter[int]()
         self.values: dict[str, set[str]] = {}
         self.declared, self.judged = Bounds(), Bounds()
         self.texts = 0
         self.groups: dict[int, float | None] = {}
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: Mapping[str, Any], *, judged: bool = True) -> None:
         self.rows += 1
+        self.unjudged += not judged
         self.synthetic += MARK in row
         if isinstance(prompt := row.get("prompt"), str):
             self.words[len(prompt.split()) + len(row.get("system", "").split())] += 1
@@ -103,7 +106,7 @@ class Tally:
                 self.wrong += 1
             self._add_to_group(normalise_prompt(str(prompt), row.get("system")), reward)
         self.without_reward += "completion" in row and "source" not in row and reward is None and "right" not in row
-        if "propensity" in row and row["propensity"] is None:
+        if judged and "propensity" in row and row["propensity"] is None:
             slate = row.get("slate") or {}
             self.without_propensity += 1
             self.without_any += slate.get("propensity") is None and slate.get("first") is None
@@ -154,6 +157,8 @@ class Tally:
             told |= {"least_right": right.least, "most_right": right.most}
         if self.without_reward:
             told["without_reward"] = self.without_reward
+        if self.unjudged:
+            told["unjudged"] = self.unjudged
         if self.without_propensity:
             told |= {"without_propensity": self.without_propensity, "without_any_propensity": self.without_any}
         if self.sources:
@@ -178,10 +183,13 @@ class Tally:
 
 class Part:
     """One dataset in the making: its file in a folder of its own, and the decisions behind its rows. `negatives`: each
-    right row is followed by a wrong one that is made up, where there is one."""
+    right row is followed by a wrong one that is made up, where there is one. `is_measured`: it is held out, and
+    decisions that nobody judged are `set_aside`."""
 
-    def __init__(self, folder: Path, *, negatives: bool = False) -> None:
+    def __init__(self, folder: Path, *, negatives: bool = False, is_measured: bool = False) -> None:
         folder.mkdir()
+        self._is_measured = is_measured
+        self.judged = self.set_aside = 0
         self._negatives = Negatives() if negatives else None
         self.folder = folder
         self.tally = Tally()
@@ -189,15 +197,19 @@ class Part:
         self._file = (folder / ROWS_FILE).open("w", encoding="utf-8")
 
     def add(self, entry: Entry) -> None:
+        if self._is_measured and not entry.judged:
+            self.set_aside += 1
+            return
+        self.judged += entry.judged
         for row in entry.rows:
-            self.write(row)
+            self.write(row, judged=entry.judged)
             if self._negatives is not None and (negative := self._negatives.make(row)) is not None:
                 self.write(negative)
         self.items.append((entry.decision, entry.reward_version))
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, Any], *, judged: bool = True) -> None:
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        self.tally.add(row)
+        self.tally.add(row, judged=judged)
 
     def close(self) -> None:
         self._file.close()
@@ -207,13 +219,14 @@ def write_parts(
     entries: Iterable[Entry], folder: Path, *, held_out: float | None, negatives: bool = False
 ) -> list[Part]:
     """One part, or two: what to learn from, and a share of about `held_out` of the rows. Decisions that belong together
-    (`training.splitting`) stand in one part. Raises EmptyDataset where there is nothing, or nothing to part."""
+    (`training.splitting`) stand in one part; what is held out has none that nobody judged. Raises EmptyDataset where
+    there is nothing, or nothing to part."""
     if held_out is None:
         parts = [Part(folder / "all", negatives=negatives)]
         for entry in entries:
             parts[0].add(entry)
     else:
-        parts = [Part(folder / name, negatives=negatives) for name in ("kept", "held")]
+        parts = [Part(folder / name, negatives=negatives, is_measured=name == "held") for name in ("kept", "held")]
         relations = Relations()
         with (folder / SPOOL).open("wb") as spool:
             for entry in entries:
@@ -223,9 +236,9 @@ def write_parts(
             parts[held].add(entry)
     for part in parts:
         part.close()
-    if not any(part.items for part in parts):
+    if not any(part.judged for part in parts):
         raise EmptyDataset("There are no rows to train on yet.")
-    if not all(part.items for part in parts):
+    if not all(part.judged for part in parts):
         fault = FieldFault("held_out", "all rows would stand on one side: they belong together", "more rows, or none")
         raise EmptyDataset("No rows can be held out.", faults=[fault])
     return parts

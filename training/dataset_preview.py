@@ -25,7 +25,7 @@ from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
 from training.models import DatasetKind
 from training.rows_of.shapes import FINDINGS, shape_for
-from training.selection import ALL, LEARNT_FROM, MATCHES, Filters
+from training.selection import ALL, MATCHES, UNTOLD, Filters, learnt_from
 
 LOOK = 10_000
 MOST_ACTIONS = 20
@@ -45,6 +45,7 @@ WHY = {
     "version": "were made by another version of the agent",
     "used": "were already used by a run",
     "erased": "were erased",
+    "held_out": "have no verdict, so they cannot be held out",
     # Of people's labels (`training.label_rows`):
     "program": "were judged by a program, not by a person",
     "answer": "have a verdict that names no right action",
@@ -78,27 +79,34 @@ WITH asked AS (
         FROM decisions_decision d WHERE d.agent_id = asked.agent_id ORDER BY d.id DESC LIMIT {LOOK}
     ) newest
 ), valued AS (
-  SELECT d.*, r.decision_id IS NOT NULL AS calculated, r.value, r.raw, {THAT_COUNTS} AS verdict
+  SELECT d.*, r.decision_id IS NOT NULL AS calculated, r.value, r.raw, {UNTOLD} AS untold, {THAT_COUNTS} AS verdict
     FROM looked d
     LEFT JOIN LATERAL (
-      SELECT decision_id, value, raw FROM decisions_reward
+      SELECT decision_id, value, raw, components FROM decisions_reward
        WHERE decision_id = d.id AND spec_id = d.spec_id ORDER BY version DESC LIMIT 1
     ) r ON true
-), sorted AS (
-  SELECT d.agent_id, d.id, coalesce(d.fields, d.action) AS action, d.verdict,
+), reasoned AS (
+  SELECT d.agent_id, d.id, coalesce(d.fields, d.action) AS action, d.verdict, d.value IS NULL AS unjudged,
          CASE WHEN NOT d.kept THEN 'erased'
               WHEN d.agent_version_id <> %(version)s::uuid THEN 'version'
               WHEN NOT d.agent_version_id = ANY(%(versions)s::uuid[]) THEN 'shape'
               WHEN NOT d.offered AND d.agent_version_id = ANY(%(unoffering)s::uuid[]) THEN 'options'
               WHEN d.matches IS NOT TRUE THEN 'filtered'
               WHEN %(with_propensity)s AND d.propensity IS NULL THEN 'propensity'
-              WHEN NOT d.calculated AND d.verdict IS NULL THEN 'feedback'
-              WHEN NOT d.calculated THEN 'calculation'
-              WHEN d.value IS NULL THEN 'reward'
+              WHEN d.value IS NULL AND NOT (%(unjudged)s AND d.untold AND d.verdict IS NULL)
+              THEN CASE WHEN d.calculated THEN 'reward' WHEN d.verdict IS NULL THEN 'feedback' ELSE 'calculation' END
               WHEN d.raw < %(min_reward)s::float8 THEN 'filtered'
-              WHEN %(unused_at)s::timestamptz IS NOT NULL AND {LEARNT_FROM} THEN 'used'
+              WHEN %(unused_at)s::timestamptz IS NOT NULL AND {learnt_from("d.value IS NOT NULL")} THEN 'used'
          END AS why
     FROM valued d
+), sorted AS (
+  -- Of those that nobody judged the newest, at most as many as have a reward.
+  SELECT agent_id, id, action, verdict, unjudged,
+         CASE WHEN why IS NULL AND unjudged
+               AND row_number() OVER (PARTITION BY agent_id, why IS NULL AND unjudged ORDER BY id DESC)
+                   > count(*) FILTER (WHERE why IS NULL AND NOT unjudged) OVER (PARTITION BY agent_id)
+              THEN 'feedback' ELSE why END AS why
+    FROM reasoned
 ), ranked AS (
   SELECT agent_id, action, count(*) AS found,
          row_number() OVER (PARTITION BY agent_id ORDER BY count(*) DESC, action) AS place
@@ -108,6 +116,7 @@ WITH asked AS (
 )
 SELECT agent_id, 'why', why, count(*) FROM sorted GROUP BY agent_id, why
 UNION ALL SELECT agent_id, 'verdict', verdict, count(*) FROM sorted WHERE why IS NULL GROUP BY agent_id, verdict
+UNION ALL SELECT agent_id, 'unjudged', NULL, count(*) FROM sorted WHERE why IS NULL AND unjudged GROUP BY agent_id
 UNION ALL SELECT agent_id, 'action', action, found FROM ranked WHERE place <= {MOST_ACTIONS}
 UNION ALL SELECT agent_id, 'example', id::text, place FROM newest WHERE place <= {EXAMPLES}
 """  # noqa: S608 - numbers and names of ours
@@ -117,13 +126,14 @@ UNION ALL SELECT agent_id, 'example', id::text, place FROM newest WHERE place <=
 class Preview:
     """Counts among the newest `looked_at` decisions of an agent, of which `rows` would be in the dataset.
 
-    `actions` (at most MOST_ACTIONS), `verdicts` and, of people's labels, `sources` count those rows, the most frequent
-    first; `left_out` counts the others by a key of WHY. `examples` are the newest rows' ids, and `answers` the right
-    actions of labels among them.
+    `unjudged` of them have no reward. `actions` (at most MOST_ACTIONS), `verdicts` and, of people's labels, `sources`
+    count those rows, the most frequent first; `left_out` counts the others by a key of WHY. `examples` are the newest
+    rows' ids, and `answers` the right actions of labels among them.
     """
 
     rows: int = 0
     looked_at: int = 0
+    unjudged: int = 0
     actions: tuple[tuple[str, int], ...] = ()
     verdicts: tuple[tuple[str, int], ...] = ()
     sources: tuple[tuple[str, int], ...] = ()
@@ -207,6 +217,7 @@ def _read(lines: dict[str, list[tuple[Any, int]]]) -> Preview:
     return Preview(
         rows=why.get(None, 0),
         looked_at=sum(why.values()),
+        unjudged=sum(count for _, count in lines.get("unjudged", [])),
         actions=by_count(_tell_actions(lines.get("action", [])).items()),
         verdicts=by_count([(name or "no verdict", count) for name, count in lines.get("verdict", [])]),
         left_out=by_count([(name, count) for name, count in why.items() if name is not None]),

@@ -25,7 +25,7 @@ from training.dataset_parts import Entry, Part, save_parts, write_parts
 from training.errors import EmptyDataset
 from training.models import DatasetKind, DatasetSnapshot
 from training.rows_of.shapes import find_versions
-from training.selection import ALL, FETCH, Filters, read_rewarded
+from training.selection import ALL, FETCH, Filters, Question, Rewarded, read_rewarded, read_unjudged
 from training.splitting import text_of
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
@@ -55,7 +55,8 @@ def snapshot_ledger(
     on_made: Callable[[list[DatasetSnapshot]], None] = lambda made: None,
 ) -> DatasetSnapshot:
     """Every rewarded decision of the agent, or of one version of it, by the current reward spec or by another: logged
-    rows of choices and rankings, or rows of texts. Raises EmptyDataset.
+    rows of choices and rankings, or rows of texts. With `filters.unjudged` the newest decisions that nobody judged come
+    after them, at most as many; none of these is held out. Raises EmptyDataset.
 
     `unused_at`: only decisions that no run had learnt from at that moment. A moment, not "now": asked again after the
     run that the dataset was made for, the question still finds its rows.
@@ -81,20 +82,31 @@ def snapshot_ledger(
         **({"synthetic_negatives": True} if negatives else {}),
     }
 
+    asked = Question(agent, spec, versions, filters, unused_at)
+
     def entries() -> Iterator[Entry]:
-        first: uuid.UUID | None = None
         count = 0
-        with closing(read_rewarded(agent, spec, versions, filters=filters, unused_at=unused_at)) as found:
-            for decision in found:
-                rows = shapes[decision.version.id].write_rows(decision)
-                if isinstance(rows, str):
-                    left_out[rows] += 1
-                    continue
-                first, count = first or decision.id, count + 1
-                if count % FETCH == 0:
-                    note_progress(share_of_time(first, decision.id), f"{count:,} rows")
-                text = text_of(decision.state) if held_out is not None else ""
-                yield Entry(decision.id, rows, decision.reward_version, decision.unit, decision.episode, text)
+        with closing(read_rewarded(asked)) as found:
+            for entry in write_entries(found):
+                count += 1
+                yield entry
+        if filters.unjudged:
+            with closing(read_unjudged(asked, most=count)) as found:
+                yield from write_entries(found)
+
+    def write_entries(found: Iterable[Rewarded]) -> Iterator[Entry]:
+        first: uuid.UUID | None = None
+        for count, decision in enumerate(found, start=1):
+            rows = shapes[decision.version.id].write_rows(decision)
+            if isinstance(rows, str):
+                left_out[rows] += 1
+                continue
+            first = first or decision.id
+            if count % FETCH == 0:
+                note_progress(share_of_time(first, decision.id), f"{count:,} rows")
+            text = text_of(decision.state) if held_out is not None else ""
+            version, judged = decision.reward_version, decision.reward is not None
+            yield Entry(decision.id, rows, version, decision.unit, decision.episode, text, judged)
 
     # What is read here and written below must see the same erasures.
     with transaction.atomic(), tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:
@@ -105,6 +117,7 @@ def snapshot_ledger(
             if error.faults:
                 raise
             raise _empty(agent, "no decision that was asked for has a reward and makes a row") from error
+        left_out.update({"held_out": aside} if (aside := sum(part.set_aside for part in parts)) else {})
         made = save_parts(
             parts,
             by=by,

@@ -96,6 +96,8 @@ def find_faults(kind: str, filters: Filters, *, held_out: float | None, suggesti
         faults.append(FieldFault("suggestions", "given with rewarded decisions", "only with labelled or preferences"))
     if filters.min_reward is not None and not rewarded:
         faults.append(FieldFault("min_reward", "given with people's labels", "only with logged or text"))
+    if filters.unjudged and kind != DatasetKind.LOGGED:
+        faults.append(FieldFault("unjudged", f"given with {kind} rows", "only with logged"))
     if held_out is not None and not 0.0 < held_out <= MOST_HELD_OUT:
         faults.append(FieldFault("held_out", f"{held_out} is out of range", f"above 0, up to {MOST_HELD_OUT}"))
     return faults

@@ -16,13 +16,13 @@ from decisions.models.tombstones import NOT_ERASED
 from training.dataset_preview import EXAMPLES, LOOK, MOST_ACTIONS, Preview, by_count
 from training.label_rows import JUDGED, SUGGESTED, TOLD, LabelQuestion, Told, find_answer
 from training.rows_of.text import as_completion
-from training.selection import LEARNT_FROM, MATCHES
+from training.selection import MATCHES, learnt_from
 
 LONGEST_ACTION = 200
 _PREVIEW = f"""
 SELECT d.{NOT_ERASED}, %(version)s::uuid IS NULL OR d.agent_version_id = %(version)s,
        {MATCHES} AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL),
-       %(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM}, {TOLD}, {SUGGESTED}
+       %(unused_at)s::timestamptz IS NULL OR NOT {learnt_from()}, {TOLD}, {SUGGESTED}
   FROM (SELECT * FROM decisions_decision WHERE agent_id = %(agent)s ORDER BY id DESC LIMIT %(look)s) d {JUDGED}
  ORDER BY d.id DESC
 """  # noqa: S608 - names of ours

@@ -26,7 +26,7 @@ from training.rows_of.prompts import prompt_columns
 from training.rows_of.ranking import write_answers
 from training.rows_of.shapes import CHOICE, RANKING, shape_of
 from training.rows_of.text import as_completion
-from training.selection import ALL, FETCH, LEARNT_FROM, MATCHES, Filters, loaded
+from training.selection import ALL, FETCH, MATCHES, Filters, learnt_from, loaded
 
 LABEL, PERSON, SUGGESTION = "label", "human", "suggestion"
 """Where a row comes from: a reviewer's label, a person's verdict that an app sent, the auto-labeler."""
@@ -50,7 +50,7 @@ _ROWS = f"""
 SELECT {TOLD}, {SUGGESTED}, d.state, d.options, d.unit, d.episode_id
   FROM decisions_decision d {JUDGED}
  WHERE d.agent_id = %(agent)s AND (%(version)s::uuid IS NULL OR d.agent_version_id = %(version)s)
-   AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM})
+   AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {learnt_from()})
    AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL)
    AND {MATCHES}
    AND (v.verdict IS NOT NULL OR s.id IS NOT NULL)

@@ -34,6 +34,7 @@ from training.launcher import EventTail, engine_environment, write_atomically
 from training.local_plans import ROWS, LocalPlan, Rows, Training, UnusableRun, absolute_base
 from training.models import DatasetKind
 from training.rows_of.shapes import shape_of
+from training.selection import Filters
 from workspaces.actors import Actor
 
 RUN = "run"
@@ -71,13 +72,15 @@ def read_rows(path: Path) -> Rows:
     return Rows(RowKind.TEXT, texts)
 
 
-def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None) -> Rows:
+def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, method: str = "") -> Rows:
     """Its rewarded decisions, or what people said of them, frozen as a dataset of this kind, by default the one that
-    its actions make. Raises EmptyDataset."""
+    its actions make; with decisions that nobody judged for a `method` that learns from them. Raises EmptyDataset."""
     name = f"manage.py train, {timezone.localtime():%-d %b %Y %H:%M:%S}"
     version = find_current_version(agent)
     own = shape_of(version).kind if version is not None else DatasetKind.LOGGED
-    dataset = freeze_rows(by=by, agent=agent, name=name, kind=DatasetKind(kind) if kind is not None else own)
+    made = DatasetKind(kind) if kind is not None else own
+    filters = Filters(unjudged=made == DatasetKind.LOGGED and method in TRAINING and TRAINING[method].learns_unjudged)
+    dataset = freeze_rows(by=by, agent=agent, name=name, kind=made, filters=filters)
     assert dataset.row_kind is not None
     lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_text(encoding="utf-8").splitlines()
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])

@@ -160,11 +160,12 @@ def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, dict[str, Any]]]:
                 if learnt and str(pk) not in held_back:
                     continue
                 unit, episode = of_it
+                reward = training_scale(spec, raw)
                 rewarded = Rewarded(
                     id=pk, version=versions[setup], state=loaded(state), options=loaded(options),
                     action=loaded(action), propensity=propensity, unit=unit, episode=episode, alternatives=None,
                     temperature=None, epsilon=epsilon, completion=None, logprobs=None,
-                    reward=training_scale(spec, raw), raw=raw, right=None, reward_version=number,
+                    reward=reward, raw=raw, right=None, reward_version=number,
                 )  # fmt: skip
                 rows = CHOICE.write_rows(rewarded)
                 if isinstance(rows, str):
@@ -178,7 +179,7 @@ def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, dict[str, Any]]]:
                         action=row["action"],
                         propensity=propensity,
                         epsilon=epsilon,
-                        reward=rewarded.reward,
+                        reward=reward,
                         version=acted,
                         policy=policy,
                     ),

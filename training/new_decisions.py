@@ -15,11 +15,13 @@ from django.utils import timezone
 from decisions.models import Agent
 from jobs.models import Job, JobState
 from training.dataset_preview import Preview, preview_datasets
-from training.defaults import Defaults, find_defaults
+from training.defaults import FROM_LOGS, Defaults, find_defaults
+from training.engine.methods import METHODS
 from training.errors import InvalidRun
 from training.freezing import KIND, start_freezing
 from training.models import DatasetKind, DatasetSnapshot
 from training.runs import check_plan
+from training.selection import Filters
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault
 from workspaces.models import Workspace
@@ -28,6 +30,8 @@ from workspaces.services import record_audit
 AGENTS = 20
 FEW = 500
 """Below so many decisions a run seldom shows a gain (docs/learning.md)."""
+ASKED = Filters(unjudged=METHODS[FROM_LOGS].learns_unjudged)
+"""Of the ledger, for the method of choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +49,14 @@ class Readiness:
 
     @property
     def few(self) -> bool:
-        return self.preview.rows < FEW
+        return self.preview.rows - self.preview.unjudged < FEW
 
 
 def find_readiness(workspace: Workspace) -> list[Readiness]:
     """Of the first AGENTS agents by name. Eight statements, however many agents and decisions there are."""
     agents = list(Agent.objects.for_workspace(workspace).order_by("name")[:AGENTS])
     defaults = find_defaults(workspace, agents)
-    previews = preview_datasets(agents, unused_at=timezone.now())
+    previews = preview_datasets(agents, unused_at=timezone.now(), filters=ASKED)
     under_way = {job.payload["agent"]: job for job in _find_under_way(workspace)}
     return [Readiness(one, defaults[one.id], previews[one.id], under_way.get(one.slug)) for one in agents]
 
@@ -88,6 +92,7 @@ def request_training(*, by: Actor, agent: Agent) -> Job:
         agent=agent,
         name=f"New decisions of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[:200],
         unused_at=now,
+        filters=ASKED,
         run={
             "method": plan.method,
             "root": defaults.root,

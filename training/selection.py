@@ -14,6 +14,7 @@ from django.db import connection
 
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
+from decisions.models.verdicts import THAT_COUNTS
 from models_registry.models import ModelVersion
 from training.reward_scale import right_of, training_scale
 from training.run_states import RunState
@@ -22,12 +23,18 @@ from workspaces.errors import FieldFault
 FETCH = 2000
 LONGEST = 200
 
-LEARNT_FROM = f"""EXISTS (
-    SELECT 1 FROM training_datasetitem i WHERE i.decision_id = d.id AND i.dataset_id IN (
+
+def learnt_from(judged: str = "true") -> str:
+    """SQL: a run that was there before `unused_at`, and neither failed nor was cancelled, learns from the decision `d`
+    or is measured on it. `judged`, SQL: whether it is judged now; then a run that took it while nobody had judged it
+    does not count, as it has not learnt from what was said."""
+    return f"""EXISTS (
+    SELECT 1 FROM training_datasetitem i JOIN training_datasetsnapshot made ON made.id = i.dataset_id
+     WHERE i.decision_id = d.id AND NOT ({judged} AND i.reward_version IS NULL AND made.reward_spec_id IS NOT NULL)
+       AND i.dataset_id IN (
       SELECT unnest(ARRAY[t.dataset_id, t.replay_id, t.heldout_id]) FROM training_trainingrun t
        WHERE t.state NOT IN ('{RunState.FAILED}', '{RunState.CANCELLED}') AND t.created_at < %(unused_at)s))"""  # noqa: S608 - our own names
-"""SQL: a run that was there before `unused_at`, and neither failed nor was cancelled, learns from the decision `d` or
-is measured on it."""
+
 
 MATCHES = """(%(since)s::timestamptz IS NULL OR d.recorded_at >= %(since)s::timestamptz)
    AND (%(until)s::timestamptz IS NULL OR d.recorded_at < %(until)s::timestamptz)
@@ -40,24 +47,30 @@ ENDS = """CASE WHEN d.episode_id IS NOT NULL THEN NOT EXISTS (
             AND (coalesce(n.step_number, 0), n.id) > (coalesce(d.step_number, 0), d.id)) END"""
 """SQL: whether the decision `d` is the last of its episode; NULL without one."""
 
-# The newest version of the spec's reward, for decisions whose policy is known. Decisions without a value stay out:
-# nothing is known of them, or a component failed.
-_REWARDED = f"""
+UNTOLD = "r.value IS NULL AND coalesce(r.components, '{}') = '{}'"
+"""SQL of the newest reward `r`, NULL where there is none: nothing is known, and no component failed."""
+
+# By the newest version of the spec's reward, for decisions whose policy is known. Decisions that a component failed for
+# stay out, and those with a verdict whose reward is not calculated yet.
+_DECISIONS = f"""
 SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.unit, d.episode_id, d.alternatives,
        d.temperature, d.epsilon, d.completion, d.logprobs, d.next_state, {ENDS}, r.raw,
        (r.components -> %(signal)s ->> 'value')::float8, r.version
   FROM decisions_decision d
-  JOIN LATERAL (
+  LEFT JOIN LATERAL (
     SELECT value, raw, components, version FROM decisions_reward
      WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1
   ) r ON true
  WHERE d.agent_id = %(agent)s AND d.agent_version_id = ANY(%(versions)s)
-   AND r.value IS NOT NULL AND (%(min_reward)s::float8 IS NULL OR r.raw >= %(min_reward)s::float8)
-   AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL)
+   AND {{which}} AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL)
    AND {MATCHES}
-   AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {LEARNT_FROM})
- ORDER BY d.id
+   AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {learnt_from("r.value IS NOT NULL")})
+ ORDER BY d.id {{order}}
 """  # noqa: S608 - constants of ours
+_REWARDED = _DECISIONS.format(
+    which="r.value IS NOT NULL AND (%(min_reward)s::float8 IS NULL OR r.raw >= %(min_reward)s::float8)", order=""
+)
+_UNJUDGED = _DECISIONS.format(which=f"{UNTOLD} AND {THAT_COUNTS} IS NULL", order="DESC LIMIT %(most)s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +79,7 @@ class Filters:
 
     `since` ≤ recorded_at < `until`, by the server's clock. `policy`: a version of the agent's own model (filer:7) or
     the name of an outside model. `min_reward`: the raw reward at least. `with_propensity`: only decisions that have
-    one.
+    one. `unjudged`: beside those with a reward, the newest that nobody judged, at most as many.
     """
 
     since: dt.datetime | None = None
@@ -75,6 +88,7 @@ class Filters:
     unit: str | None = None
     min_reward: float | None = None
     with_propensity: bool = False
+    unjudged: bool = False
 
     def find_faults(self) -> list[FieldFault]:
         faults = []
@@ -82,6 +96,8 @@ class Filters:
             faults.append(FieldFault("until", "is not after since", "a later moment"))
         if self.min_reward is not None and not math.isfinite(self.min_reward):
             faults.append(FieldFault("min_reward", f"{self.min_reward} is no number", "a raw reward, such as -2"))
+        if self.min_reward is not None and self.unjudged:
+            faults.append(FieldFault("unjudged", "given with min_reward, and these have no reward", "one of the two"))
         for name in ("policy", "unit"):
             value = getattr(self, name)
             if value is not None and (not 1 <= len(value) <= LONGEST or "\x00" in value):
@@ -125,7 +141,8 @@ def _is_number(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """A decision with its reward by one spec. `reward` in [0, 1] is on training's scale; `right` as of logged rows."""
+    """A decision with its reward by one spec. `reward` in [0, 1] is on training's scale; `right` as of logged rows. All
+    of them, and `reward_version`, are None where nobody judged it."""
 
     id: uuid.UUID
     version: AgentVersion
@@ -140,10 +157,10 @@ class Rewarded:
     epsilon: float | None
     completion: str | None
     logprobs: Any
-    reward: float
-    raw: float
+    reward: float | None
+    raw: float | None
     right: float | None
-    reward_version: int
+    reward_version: int | None
     next_state: Mapping[str, Any] | None = None
     done: bool | None = None
 
@@ -152,7 +169,7 @@ class Rewarded:
         """The fields of its row that do not depend on the row's shape."""
         return {
             "reward": self.reward,
-            "raw": self.raw,
+            **({"raw": self.raw} if self.raw is not None else {}),
             **({"right": self.right} if self.right is not None else {}),
             **({"group": self.unit} if self.unit else {}),
         }
@@ -164,31 +181,46 @@ class Rewarded:
         return {name: value for name, value in told.items() if value is not None}
 
 
-def read_rewarded(
-    agent: Agent,
-    spec: RewardSpec,
-    versions: Mapping[uuid.UUID, AgentVersion],
-    *,
-    filters: Filters = ALL,
-    unused_at: dt.datetime | None = None,
-) -> Generator[Rewarded]:
-    """Every decision of these versions with a reward by the spec, oldest first. Streams, so that memory does not grow
-    with the ledger."""
-    asked = filters.parameters(agent) | {
-        "agent": agent.id,
-        "versions": list(versions),
-        "spec": spec.id,
-        "signal": spec.signal,
-        "unused_at": unused_at,
-    }
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of the ledger: decisions of these versions of the agent, by rewards of this spec. `unused_at`: only
+    those that no run had learnt from at that moment."""
+
+    agent: Agent
+    spec: RewardSpec
+    versions: Mapping[uuid.UUID, AgentVersion]
+    filters: Filters = ALL
+    unused_at: dt.datetime | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        return self.filters.parameters(self.agent) | {
+            "agent": self.agent.id,
+            "versions": list(self.versions),
+            "spec": self.spec.id,
+            "signal": self.spec.signal,
+            "unused_at": self.unused_at,
+        }
+
+
+def read_rewarded(asked: Question) -> Generator[Rewarded]:
+    """Every decision with a reward, oldest first. Streams, so that memory does not grow with the ledger."""
+    return _read(asked, _REWARDED, asked.parameters())
+
+
+def read_unjudged(asked: Question, *, most: int) -> Generator[Rewarded]:
+    """The newest `most` decisions that nobody judged, newest first. Streams."""
+    return _read(asked, _UNJUDGED, asked.parameters() | {"most": most})
+
+
+def _read(asked: Question, statement: str, parameters: Mapping[str, Any]) -> Generator[Rewarded]:
     with connection.chunked_cursor() as cursor:
-        cursor.execute(_REWARDED, asked)
+        cursor.execute(statement, parameters)
         while chunk := cursor.fetchmany(FETCH):
             for row, version, state, options, action, *rest, raw, signal, reward_version in chunk:
                 propensity, unit, episode, alternatives, temperature, epsilon, completion, logprobs, after, ends = rest
                 yield Rewarded(
                     id=row,
-                    version=versions[version],
+                    version=asked.versions[version],
                     state=loaded(state),
                     options=loaded(options),
                     action=loaded(action),
@@ -200,9 +232,9 @@ def read_rewarded(
                     epsilon=epsilon,
                     completion=completion,
                     logprobs=loaded(logprobs),
-                    reward=training_scale(spec, raw),
+                    reward=training_scale(asked.spec, raw) if raw is not None else None,
                     raw=raw,
-                    right=right_of(spec, signal),
+                    right=right_of(asked.spec, signal),
                     reward_version=reward_version,
                     next_state=loaded(after),
                     done=ends,

@@ -97,6 +97,11 @@ class DatasetCreateSerializer(StrictBody):
         default=None, allow_null=True, help_text="Of logged and text: the raw reward at least"
     )
     with_propensity = serializers.BooleanField(default=False, help_text="Only decisions with a propensity")
+    unjudged = serializers.BooleanField(
+        default=False,
+        help_text="Of logged: also the newest decisions that nobody judged, at most as many as have a reward; "
+        "their rows have none. Only posterior learns from them",
+    )
     reward_spec = serializers.IntegerField(
         default=None,
         allow_null=True,

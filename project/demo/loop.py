@@ -123,7 +123,7 @@ class DemoLoop(AgentLoop):
         self.decide_all(self.log, "filing passages", progress)
         self.give_feedback(self.log, "at_once")
         self.calculate_rewards()
-        self.logged(LOG)
+        self.logged(LOG, unjudged=True)
 
     def _train(self, progress: Progress) -> None:
         run = self.run_on(LOG)

@@ -17,7 +17,7 @@ REFUSED = (
     r"\bwhoever\b",
     r"\bfor ever\b",
     r"\btold\b",
-    r"\bto judge\b|\bunjudged\b",
+    r"\bto judge\b|\bunjudged\b(?!})",  # a field may be called so
     r"how sure|apart on average",
     r"needs a person|moved today|what came of it|what it was worth",
     r"there is no such|nothing fits|narrowed to",

@@ -167,7 +167,7 @@ class TestOnePress:
         store: Any,
     ) -> None:
         client, first = page_client(admin), decide(agent)
-        DecisionFactory(agent=agent)
+        silent = DecisionFactory(agent=agent)
         sent = [self.press(client, workspace)["Location"] for _ in range(2)]
         job = Job.objects.get(kind="training.freeze_dataset")
         assert re.fullmatch(rf"New decisions of {agent.name}, .* \d\d:\d\d:\d\d", job.payload["name"])
@@ -178,19 +178,20 @@ class TestOnePress:
         run = TrainingRun.objects.latest("id")
         assert (run.method, run.base_version, run.heldout, run.replay) == ("posterior", champion, heldout, taught)
         assert (run.state, run.requested_by) == ("queued", admin.email)
-        assert [item.decision_id for item in run.dataset.items.all()] == [first.id]
-        assert run.spec["optimiser"] == round_settings("tiny", 201)["optimiser"]
+        assert [item.decision_id for item in run.dataset.items.order_by("id")] == [first.id, silent.id]
+        assert run.spec["optimiser"] == round_settings("tiny", 202)["optimiser"]
         assert client.get(sent[0])["Location"] == at("run", workspace, run.id)
         polled = client.get(sent[0], headers={"HX-Request": "true"})
         assert polled["HX-Redirect"] == at("run", workspace, run.id)
         # Nothing is new: no second run. A later decision is, and it alone.
         assert self.press(client, workspace)["Location"] == at("train-new", workspace)
         assert "There are no new decisions" in client.get(at("train-new", workspace)).content.decode()
+        FeedbackFactory(decision=silent, value="confirmed")  # so it is new, too
         later = decide(agent, "corrected")
         self.press(client, workspace, agent=agent.slug)
         run_job(Job.objects.get(kind="training.freeze_dataset", state="queued").id)
         newest = TrainingRun.objects.latest("id")
-        assert [item.decision_id for item in newest.dataset.items.all()] == [later.id]
+        assert [item.decision_id for item in newest.dataset.items.order_by("id")] == [silent.id, later.id]
         # The first question asked again still has its answer; a run that failed has learnt nothing.
         TrainingRun.objects.filter(id=newest.id).update(state="failed", finished_at=timezone.now())
         assert self.press(client, workspace)["Location"] != at("train-new", workspace)

@@ -19,7 +19,16 @@ from training.engine.environments.registry import BadEnvironment, UnknownEnviron
 from training.engine.environments.tasks import Task
 from training.engine.methods import WHAT_LACKS, Need, RowKind
 from training.engine.right_from import RIGHT_FROM
-from training.engine.rows import Labelled, Logged, Preference, Text, find_answers, groups_of_prompts, right_or_wrong
+from training.engine.rows import (
+    Labelled,
+    Logged,
+    Preference,
+    Text,
+    find_answers,
+    find_judged,
+    groups_of_prompts,
+    right_or_wrong,
+)
 from training.engine.settings import FEWEST_OTHERS, MOST_OTHERS
 from training.engine.slates import Ranking, find_rankings
 from training.engine.spec import RunSpec, is_held_back
@@ -60,6 +69,8 @@ class RunData(msgspec.Struct, frozen=True):
     heldout_tasks: list[Task] = []
     unanswered: int = 0
     """Held-out decisions that were wrong and do not name the right action."""
+    unjudged: int = 0
+    """Rows to learn from that are left out, as nobody judged them and the method learns from rewards alone."""
     without_feedback: int = 0
     """Held-out decisions of which nobody said whether they were right."""
 
@@ -134,6 +145,7 @@ def read_data(spec: RunSpec, run_dir: Path, agent: OutsideAgent | None = None) -
     logged = read(spec.data.train, Logged) if spec.train_rows is RowKind.LOGGED else []
     if spec.held_back:
         logged = [row for row in logged if not is_held_back(row.id, row.group, spec.held_back)]
+    judged = logged if spec.trains_by.learns_unjudged else find_judged(logged)
     labelled = read(spec.data.train, Labelled) if spec.train_rows is RowKind.LABELLED else []
     texts = read(spec.data.train, Text) if spec.train_rows is RowKind.TEXT else []
     preferences = read(spec.data.train, Preference) if spec.train_rows is RowKind.PREFERENCES else []
@@ -168,12 +180,13 @@ def read_data(spec: RunSpec, run_dir: Path, agent: OutsideAgent | None = None) -
         pairs, heldout = pairs or pair_with_others(heldout, others, seed="heldout"), []
     data = RunData(
         labelled=labelled,
-        logged=logged,
+        logged=judged,
         texts=texts,
         preferences=preferences,
         replay=read(spec.data.replay, Labelled),
         heldout=heldout,
         rankings=rankings,
+        unjudged=len(logged) - len(judged),
         unanswered=unanswered,
         without_feedback=without_feedback,
         heldout_texts=heldout_texts,

@@ -77,6 +77,8 @@ class Method:
     loss_falls: bool = True
     """Whether a lower loss means that more was learnt; that of a policy gradient says nothing by itself."""
     weak: str = ""
+    learns_unjudged: bool = False
+    """Whether it learns from logged rows that nobody judged, too; the others leave them out."""
 
     @property
     def sentence(self) -> str:
@@ -139,6 +141,7 @@ _TABLE = (
         {RowKind.LOGGED: frozenset({Need.REWARDS})},
         "posterior",
         weak=FEW_FOR_MANY,
+        learns_unjudged=True,
     ),
     Method(
         "reward_weighted",

@@ -212,6 +212,12 @@ def right_or_wrong(logged: Sequence[Logged]) -> list[tuple[Logged, float]]:
     return [(row, right) for row, right in told if right is not None]
 
 
+def find_judged(logged: Sequence[Logged]) -> list[Logged]:
+    """Without the decisions that nobody judged. Of a ranking only the first item says something."""
+    told = {row.slate.id if row.slate else row.id for row in logged if row.reward is not None or row.right is not None}
+    return [row for row in logged if (row.slate.id if row.slate else row.id) in told]
+
+
 def find_answers(logged: Sequence[Logged]) -> tuple[list[Labelled], int]:
     """What decisions of any policy say of the right option, as rows to measure on, and how many were wrong and do
     not name it. A right decision names it; a wrong one of two options means the other. Decisions

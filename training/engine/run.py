@@ -209,6 +209,8 @@ def _train(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     learnt: list[Asking] = [*data.labelled, *data.logged, *data.texts, *data.preferences]
     warn_of_cuts(attempt, loaded, prompts_of(learnt), "rows to learn from")
     warn_of_cuts(attempt, loaded, prompts_of(data.replay), "replayed rows")
+    if data.unjudged:
+        attempt.events.warn(f"{data.unjudged} rows that nobody judged are left out: {spec.method} needs a reward")
     if spec.gradient_checkpointing:
         recompute_activations(loaded.model)
     if spec.epoch_checkpoints and attempt.processes.is_main:

@@ -32,6 +32,7 @@ from training.loops.stages import Progress
 from training.models import DatasetSnapshot, TrainingRun
 from training.run_states import RunState
 from training.runs import RunPlan, start_run
+from training.selection import Filters
 from workspaces.actors import Actor
 from workspaces.ids import uuid7_of
 
@@ -87,13 +88,18 @@ class AgentLoop:
         plain = (labelled_row(row, self.labels) for row in rows)
         return self.dataset(name) or import_labelled(by=self.by, agent=self.agent, name=name, rows=plain)
 
-    def logged(self, name: str, agent_version: AgentVersion | None = None) -> DatasetSnapshot:
-        """Every rewarded decision so far, as a dataset of this name."""
+    def logged(
+        self, name: str, agent_version: AgentVersion | None = None, *, unjudged: bool = False
+    ) -> DatasetSnapshot:
+        """Every rewarded decision so far, and with `unjudged` those that nobody judged, as a dataset of this name."""
         found = self.dataset(name)
         if found is not None:
             return found
         with self.context.fenced():
-            return snapshot_ledger(by=self.by, agent=self.agent, name=name, agent_version=agent_version)
+            filters = Filters(unjudged=unjudged)
+            return snapshot_ledger(
+                by=self.by, agent=self.agent, name=name, agent_version=agent_version, filters=filters
+            )
 
     def run_on(self, dataset: str) -> TrainingRun | None:
         """The run on the dataset of this name; one that was cancelled with its loop does not count."""

@@ -21,6 +21,12 @@ def add_filters(parser: CommandParser) -> None:
     parser.add_argument("--unit", help="only decisions of this unit")
     parser.add_argument("--min-reward", type=float, help="of rewarded decisions: the raw reward at least")
     parser.add_argument("--with-propensity", action="store_true", help="only decisions with a propensity")
+    parser.add_argument(
+        "--unjudged",
+        action="store_true",
+        help="of logged rows: also the newest decisions that nobody judged, at most as many as have a reward, for"
+        " posterior",
+    )
 
 
 def read_filters(options: Mapping[str, Any]) -> Filters:

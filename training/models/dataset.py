@@ -28,7 +28,8 @@ class DatasetSnapshot(WorkspaceOwned):
     empty for rows that were imported. `statistics` count the rows by action and by right and wrong (`least_right` and
     `most_right`: how right they are at least and at most, in [0, 1]), as `groups` the prompts with different rewards,
     as `left_out` the decisions that made none, as `without_propensity` rows whose policy did not tell it, as
-    `without_any_propensity` those of them whose ranking has none either, and as `without_reward` texts of which nobody
+    `without_any_propensity` those of them whose ranking has none either, as `unjudged` rows of
+    decisions that nobody judged, and as `without_reward` texts of which nobody
     said anything; as `synthetic` wrong rows that were made up; and as `values` how many values a field of labelled rows
     has, at most 51. Those of people's labels count `sources`, and as `without_options` labelled rows whose action is no
     choice among options. `held_out` is the id of the dataset that was held out of this one, `held_out_of` the other way

@@ -45,7 +45,8 @@ TEXT_TOKENS, TEMPLATE_TOKENS = 128, 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelinePlan:
-    """`model`: a version (filer:3), a hub id, a folder, or `tiny` for pretrain; "" for the champion, or the instance's
+    """`filters`: with decisions that nobody judged for a method that learns from them, unless a reward is asked for.
+    `model`: a version (filer:3), a hub id, a folder, or `tiny` for pretrain; "" for the champion, or the instance's
     own base where there is no version. `rows`: a kind of rows that the method learns from; "" for the one that fits the
     agent's actions. `settings`: fields of the engine's spec over the defaults. `held_out`: the share in [0, 0.5] that
     the run does not learn from. `deploy`: what may be done with the version where the evidence allows it.
@@ -147,6 +148,8 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
         faults += find_target_faults(base_version, quantisation=plan.quantisation, host=plan.ollama_host)
     kind = _find_kind(plan, version, faults)
     if kind is not None:
+        if kind is DatasetKind.LOGGED and TRAINING[plan.method].learns_unjudged and plan.filters.min_reward is None:
+            plan = replace(plan, filters=replace(plan.filters, unjudged=True))
         held_out = plan.held_out or None
         faults += find_faults(kind, plan.filters, held_out=held_out, suggestions=False)
     if kind is None or version is None:
@@ -163,7 +166,7 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
         replay=defaults.replay if replays else None,
         unused_at=timezone.now() if plan.only_new else None,
     )
-    if not any(fault.field in ("since", "until", "policy", "unit", "min_reward") for fault in faults):
+    if not any(fault.field in ("since", "until", "policy", "unit", "min_reward", "unjudged") for fault in faults):
         faults += _find_row_faults(agent, prepared)
     if base_version is not None or base_model:
         to_come = DatasetSnapshot(workspace_id=agent.workspace_id, agent=agent, kind=kind, rows=0)

@@ -86,7 +86,7 @@ def list_work(plan: Plan, split: Split, base: str) -> Iterator[Work]:
     compared = 2 * heldout
     yield Work(0.8 * seeds * _passes(recipes.base_settings(base, seeds)), compared)
     for number, end in enumerate(split.round_ends(plan.rounds), start=1):
-        rows = seeds + end * (1 - plan.missing)
+        rows = seeds + end * min(1, 2 * (1 - plan.missing))  # those that nobody judged, at most as many
         recipe = recipes.round_settings(base, round(rows), lora=plan.lora, last=number == plan.rounds)
         yield Work(rows * _passes(recipe), rows + compared)
     yield Work((seeds + stream) * _passes(recipes.ceiling_settings(base, seeds + stream)), compared)

@@ -138,7 +138,7 @@ class SeedLoop(AgentLoop):
             self.give_feedback(self._decided(number), "at_once")
             self._label(number)
             self.calculate_rewards()
-            dataset = self.logged(round_name(number))
+            dataset = self.logged(round_name(number), unjudged=True)
         replay = self._replay(number)
         return self.start(
             method="posterior",

@@ -120,7 +120,7 @@ def _report_round(loop: SeedLoop, number: int) -> dict[str, Any]:
     return {
         "number": number,
         "decisions": ends[number],
-        "rewarded": run.dataset.rows,
+        "rewarded": run.dataset.rows - run.dataset.statistics.get("unjudged", 0),
         "right_share": sum(right) / len(right),
         "accuracy": _accuracy(run),
         "difference": run.evaluation.differences["accuracy"],

@@ -252,6 +252,7 @@ class TestRefusals:
         assert code == 2 and "--with-propensity: 1 of its decisions have no propensity" in said
         assert not Job.objects.exists()
         assert ask("--method", "posterior", "--detach")["pipeline"].startswith("pipeline-")
+        assert Job.objects.get().payload["plan"]["filters"] == {"unjudged": True}
 
     def test_its_page_cancels_and_resumes_it(self, agent: Any, admin: Any, page_client: Any) -> None:
         AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))

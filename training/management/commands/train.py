@@ -92,7 +92,7 @@ class Command(UncheckedCommand):
             check_training(asked)
             if agent is not None:
                 kind = RowKind(options["rows"]) if options["rows"] else None
-                rows = rows_of_agent(by=system(agent.workspace), agent=agent, kind=kind)
+                rows = rows_of_agent(by=system(agent.workspace), agent=agent, kind=kind, method=asked.method)
             else:
                 rows = read_rows(options["data"])
             plan = make_plan(asked, rows, options["output"])
