@@ -73,7 +73,9 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     work(tab, kind="training.freeze_dataset", state="queued")
     run = TrainingRun.objects.latest("id")
     tab.wait_for_url(f"**{page('run', workspace, run.id)}")
-    assert [item.decision_id for item in run.dataset.items.all()] == [scene.decisions[20].id]
+    judged = run.dataset.items.filter(reward_version__isnull=False)
+    assert [item.decision_id for item in judged] == [scene.decisions[20].id]
+    assert run.dataset.items.count() == 2  # and as many as these that nobody judged
     factories.AgentFactory(workspace=workspace, name="Sorter")
     tab.goto(page("train-new", workspace))
     assert look_at(tab, "train-new") == []
