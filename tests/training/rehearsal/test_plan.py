@@ -63,9 +63,10 @@ def test_a_plan_without_a_base_is_what_it_was_before_there_was_a_choice() -> Non
 
 
 def test_the_estimate_adds_up_all_runs_and_decisions() -> None:
-    """1,000 rows: 50 seed labels, 700 decisions, 100 of the gate, 150 held out, which each run scores twice."""
-    plan = Plan(base="some/model", rounds=2, seeds=3, missing=0.1)
-    trained = 3 * 0.8 * 50 + (50 + 0.9 * 78) + 3 * (50 + 0.9 * 700) + 3 * 750
-    scored = 4 * 2 * 150 + (50 + 0.9 * 78) + (50 + 0.9 * 700) + 700 + 100
+    """1,000 rows: 50 seed labels, 700 decisions, 100 of the gate, 150 held out, which each run scores twice. Of the
+    decisions 0.4 are judged, and as many of the others are learnt from."""
+    plan = Plan(base="some/model", rounds=2, seeds=3, missing=0.6)
+    trained = 3 * 0.8 * 50 + (50 + 0.8 * 78) + 3 * (50 + 0.8 * 700) + 3 * 750
+    scored = 4 * 2 * 150 + (50 + 0.8 * 78) + (50 + 0.8 * 700) + 700 + 100
     found = estimate_seconds(plan, source(), Rates(trained=2, scored=10, loading=5))
     assert found == pytest.approx(3 * (trained / 2 + scored / 10 + 5 * 2 * 5))
