@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 
 import msgspec
 import pytest
@@ -21,5 +22,6 @@ def test_every_loaded_type_is_made_ready() -> None:
             prepare_structs()
     finally:
         del Late
-        gc.collect()
+        with warnings.catch_warnings(action="ignore", category=ResourceWarning):  # of what other tests left open
+            gc.collect()
     prepare_structs()

@@ -60,7 +60,12 @@ def test_the_file_is_not_shown_to_differ_from_its_version(
     asked = [
         {"state": {"text": row["prompt"] * (1 + 9 * (n % 3 == 0))}, "unit": row["id"]} for n, row in enumerate(rows)
     ]
-    answers = client.post("agents/filer/decide", asked).json()["answers"]
+    # A few at a time: what waits for the file's server longer than a fallback may take counts as failed.
+    answers = [
+        answer
+        for begin in range(0, UNITS, 10)
+        for answer in client.post("agents/filer/decide", asked[begin : begin + 10]).json()["answers"]
+    ]
     verdicts = [
         {
             "decision_id": told["decision_id"],
