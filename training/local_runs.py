@@ -78,9 +78,10 @@ def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, metho
     name = f"manage.py train, {timezone.localtime():%-d %b %Y %H:%M:%S}"
     version = find_current_version(agent)
     own = shape_of(version).kind if version is not None else DatasetKind.LOGGED
-    made = DatasetKind(kind) if kind is not None else own
-    filters = Filters(unjudged=made == DatasetKind.LOGGED and method in TRAINING and TRAINING[method].learns_unjudged)
-    dataset = freeze_rows(by=by, agent=agent, name=name, kind=made, filters=filters)
+    frozen_as = DatasetKind(kind) if kind is not None else own
+    learns = method in TRAINING and TRAINING[method].learns_unjudged
+    filters = Filters(unjudged=learns and frozen_as == DatasetKind.LOGGED)
+    dataset = freeze_rows(by=by, agent=agent, name=name, kind=frozen_as, filters=filters)
     assert dataset.row_kind is not None
     lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_text(encoding="utf-8").splitlines()
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])

@@ -2,9 +2,8 @@
 
     make accept PART=export ARGS="--only shown formats --quick"
 
-Needs the extra `export`. Some minutes a width (hidden 256 shows GGUF's mixes without a fallback), half an hour
-of kills.
-"real" fetches Gemma 3 270M by benchmarks.real_base, under Google's Gemma Terms of Use.
+Needs the extra `export`. Some minutes a width (hidden 256 shows GGUF's mixes without a fallback), half an hour of
+kills. The part `real` fetches Gemma 3 270M by benchmarks.real_base, under Google's Gemma Terms of Use.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ def test_a_version_is_written_for_ollama_and_compared(
         call_command(*given, "--quantization", "Q8_0")
     assert ended.value.code == 3 and "choose one with more" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["parity.json"]
+    assert "choose one with more" in json.loads((folder / "parity.json").read_text())["parity"]["refusals"][0]
     (folder / "parity.json").unlink()
 
     AgentVersionFactory(agent=agent, system_prompt="Answer with a folder.", temperature=0.5)

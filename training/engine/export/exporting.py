@@ -14,7 +14,8 @@ import torch
 
 from training.engine.attempt import Attempt
 from training.engine.data import RunData
-from training.engine.export.hard_texts import HARD_TEXTS, find_hard_texts, find_ordinary_texts
+from training.engine.export.hard_texts import HARD_TEXTS, find_hard_texts
+from training.engine.export.ordinary_texts import find_ordinary_texts
 from training.engine.export.parity import Probe, compare
 from training.engine.export.runtimes import TorchRuntime, tokenise
 from training.engine.export_formats import Format
@@ -72,7 +73,7 @@ def _compare(attempt: Attempt, data: RunData, version: TorchRuntime, export: Any
     probes = make_probes(version.tokenizer, data, attempt.spec.max_prompt_tokens, plan.parity_rows)
     held_out = bool(probes)
     if not held_out:
-        # With what the tokenizer puts at the beginning: without it a Gemma says nothing that means anything.
+        # With the token that the tokenizer puts first: Gemma's predictions are useless without it.
         texts = [*HARD_TEXTS, *find_ordinary_texts()]
         probes = [Probe(ids, 0) for ids in version.tokenizer(texts)["input_ids"] if ids]
     rendered = [probe.text for probe in probes if probe.text][:RENDERED]

@@ -1,15 +1,12 @@
-"""Texts that tokenizers disagree on: what an export has to cut into the same tokens as the version. And ordinary ones,
-on which both are compared where a version has no held-out rows."""
+"""Texts that tokenizers disagree on: what an export has to cut into the same tokens as the version."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pydoc_data.topics import topics
 from typing import Any
 
 ADDED, OPTIONS = 64, 200
 """At most so many of the tokenizer's added tokens, and of the rows' options."""
-ORDINARY = 40
 
 HARD_TEXTS = (
     "a",
@@ -42,10 +39,3 @@ def find_hard_texts(tokenizer: Any, rows: int, options: Iterable[str], rendered:
     around = [text for token in dict.fromkeys(chosen) for text in (token, f"the {token} of it", f"x{token}s {token}.")]
     offered = sorted(set(options))[:OPTIONS]
     return list(dict.fromkeys([*HARD_TEXTS, *around, *offered, *(f" {option}" for option in offered), *rendered]))
-
-
-def find_ordinary_texts() -> list[str]:
-    """Paragraphs of 80 to 160 characters, evenly over the reference that Python has with it (`help()`)."""
-    paragraphs = (" ".join(text.split()) for topic in sorted(topics) for text in topics[topic].split("\n\n"))
-    found = [text for text in paragraphs if 80 <= len(text) <= 160 and text[0].isupper() and text.endswith(".")]
-    return found[:: len(found) // ORDINARY][:ORDINARY]

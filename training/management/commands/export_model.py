@@ -82,10 +82,10 @@ class Command(UncheckedCommand):
             self.stderr.write("\n".join(faults))
             sys.exit(EXIT_BAD_INPUT)
         profile = PROFILES[options["profile"] or STANDARD] if options["format"] == OLLAMA else None
-        report, refusals = self._export(model, plan, output, profile)
+        report = self._export(model, plan, output, profile)
         self.stdout.write(report.model_dump_json(indent=2)) if options["json"] else _print(report, output)
-        if refusals:
-            self.stderr.write("Refused: " + "; ".join(refusals))
+        if report.parity.refusals:
+            self.stderr.write("Refused: " + "; ".join(report.parity.refusals))
             sys.exit(EXIT_REFUSED)
 
     def _find_agent(self, options: dict[str, Any], faults: list[str]) -> Agent | None:
@@ -101,10 +101,8 @@ class Command(UncheckedCommand):
             faults.append("--workspace: there are several workspaces; name one")
         return next(iter(found.values()), None)
 
-    def _export(
-        self, model: Model, plan: ExportPlan, output: Path, profile: HostingProfile | None
-    ) -> tuple[ExportReport, list[str]]:
-        """The report, and why only it was written; for Ollama with a hosting profile."""
+    def _export(self, model: Model, plan: ExportPlan, output: Path, profile: HostingProfile | None) -> ExportReport:
+        """With a hosting profile it is for Ollama."""
         heldout = find_heldout(model.version) if model.version is not None else HeldOut(None, None)
         with tempfile.TemporaryDirectory(prefix="reckoner-export-", dir=_existing(output.absolute().parent)) as place:
             folder = Path(place)
@@ -129,7 +127,7 @@ class Command(UncheckedCommand):
             report = RunResult.model_validate_json((attempt / "result.json").read_text()).export
             assert report is not None
             written = attempt / "export"
-            refusals = list(report.parity.refusals)
+            refusals = report.parity.refusals
             if profile is not None and not refusals:
                 try:
                     _write_for_ollama(model, report, profile, written)
@@ -143,7 +141,7 @@ class Command(UncheckedCommand):
             if output.exists():
                 output.rmdir()
             written.rename(output)  # whole, or not there
-        return report, refusals
+        return report
 
 
 def _write_for_ollama(model: Model, report: ExportReport, profile: HostingProfile, folder: Path) -> None:
