@@ -14,7 +14,7 @@ from benchmarks.accept.parts import run_parts
 from benchmarks.accept.shown import program, program_rows, run, shown_rows
 from tools.report import Report
 
-ENVIRONMENTS = "tests/training/environments"
+ENVIRONMENTS, ENGINE = "tests/training/environments", "tests/training/engine"
 SHOWN: Mapping[str, Sequence[str]] = {
     "every environment keeps the protocol; packages add others; the template works": [
         f"{ENVIRONMENTS}/test_protocol.py"
@@ -28,8 +28,44 @@ SHOWN: Mapping[str, Sequence[str]] = {
     ],
     "TheAgentCompany's 175 folders": [f"{ENVIRONMENTS}/test_agent_company.py"],
     "GRPO over episodes: learns in a network namespace, resumes bit for bit, leaves faults out, refuses others' "
-    "trajectories, stops on an alarm": ["tests/training/engine/test_episodes.py"],
-    "two processes roll out and learn what one learns": ["tests/training/engine/test_processes.py"],
+    "trajectories, stops on an alarm": [f"{ENGINE}/test_episodes.py"],
+    "two processes roll out and learn what one learns": [f"{ENGINE}/test_processes.py"],
+    "free calls of tools through TRL, on the rewards that the same calls earn": [
+        f"{ENGINE}/test_environment_factory.py",
+        f"{ENGINE}/test_trl_environments.py",
+    ],
+    "code, writing and business: each criterion a component": [f"{ENVIRONMENTS}/test_crafts.py"],
+    "an agent with a base URL acts on the weights in training; OpenHands and ART on top of it": [
+        f"{ENGINE}/test_served_agents.py",
+        f"{ENVIRONMENTS}/test_tool_agent.py",
+        f"{ENGINE}/test_art.py",
+        "tests/training/adapters",
+    ],
+    "Harbor's folders and trajectories, verifiers' tasksets, TheAgentCompany in Docker": [
+        f"{ENVIRONMENTS}/test_harbor_folders.py",
+        "tests/decisions/importers/test_import_harbor.py",
+        f"{ENVIRONMENTS}/test_verifiers_taskset.py",
+        f"{ENVIRONMENTS}/test_agent_company_docker.py",
+    ],
+    "an agent solves problems, one and many, recorded as episodes": ["tests/training/solving"],
+    "judges: calibrated by people, corrected means, refused below a number of labels and after drift": [
+        "tests/decisions/judges",
+        "tests/models_registry/statistics/test_prediction_powered.py",
+        f"{ENGINE}/test_judging.py",
+        "tests/training/test_task_judges.py",
+    ],
+    "alarms stop a run and keep the best checkpoint": [f"{ENGINE}/test_alarms.py"],
+    "runs on tasks, watched, by commands and configuration files": [
+        "tests/training/test_task_runs.py",
+        "tests/training/test_monitor.py",
+        "tests/training/test_train_options.py",
+        "tests/training/test_hardware.py",
+    ],
+    "pages of environments, tasks and episodes": [
+        "tests/training/test_environment_pages.py",
+        "tests/browser/test_environments_in_browser.py",
+        "tests/browser/test_episodes_in_browser.py",
+    ],
 }
 COMPANY = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "theagentcompany"
 
@@ -42,7 +78,7 @@ def episodes(environment: str, *ways: str) -> Callable[[Report, bool], None]:
     """What `benchmarks.episodes` reports of an environment."""
 
     def rows(report: Report, quick: bool) -> None:
-        arguments = ["--environment", environment, "--ways", "return_to_go", *ways]
+        arguments = ["--environment", environment, "--at-once", "2", "--ways", "return_to_go", *ways]
         program_rows(report, "benchmarks.episodes", *arguments, *(["--quick"] if quick else []))
 
     return rows
@@ -60,7 +96,7 @@ def company(report: Report, quick: bool) -> None:
 
 PARTS: Mapping[str, Callable[[Report, bool], None]] = {
     "shown": shown,
-    "equations": episodes("equations", "episode", "reward_weighted"),
+    "equations": episodes("equations", "episode", "easy_first", "uncertain", "reward_weighted"),
     "office": episodes("office", "episode"),
     "alarms": program("benchmarks.alarms"),
     "judges": program("benchmarks.judges"),

@@ -145,13 +145,16 @@ class RewardModel(Strict):
     )
 
 
+CurriculumOrder = Literal["easy_first", "uncertain"]
+
+
 class Curriculum(Strict):
     """Which prompts a run decides on next, by the model's success on them (training.engine.curriculum).
 
     `stages` and `pass_at` are of `easy_first` alone.
     """
 
-    order: Literal["easy_first", "uncertain"] = "easy_first"
+    order: CurriculumOrder = "easy_first"
     stages: int = Field(default=4, ge=2, le=100)
     pass_at: float = Field(default=0.7, gt=0, le=1, description="mean success that passes a stage")
 
