@@ -41,11 +41,12 @@ MEANINGS = {
 TITLES = {
     "kl": "KL",
     "heldout_accuracy": "held-out accuracy",
+    "heldout_solved": "held-out tasks solved",
     "peak_memory_gb": "peak memory, GB",
     "steps_taken": "steps an episode",
 }
 
-SHARES = frozenset({"solved", "score", "faults"})
+SHARES = frozenset({"solved", "heldout_solved", "score", "faults"})
 """Of episodes; other shares say so in their names."""
 
 SPARKLINES = """

@@ -42,6 +42,8 @@ EVENTS = 40
 AGENTS = 100
 QUIET_EVENTS = ("progress", "metric", "samples")
 """Kinds that the bar, the curves and the table of samples already show."""
+EVENT_DETAILS = {"queued": ("by",), "finished": ("steps", "seconds")}
+"""Which details of a kind are shown, of others all: the rest stands in other parts of the page."""
 EVENT_TONES = {
     "started": "info",
     "running": "info",
@@ -151,13 +153,18 @@ def run_row(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return render(request, "training/_run_row.html", {"line": line}, status=STOP_POLLING if run.is_terminal else 200)
 
 
+def _details_of(event: RunEvent) -> dict[str, Any]:
+    names = EVENT_DETAILS.get(event.kind, event.details)
+    return {name: event.details[name] for name in names if name in event.details}
+
+
 def _progress(run: TrainingRun) -> dict[str, Any]:
     events = list(RunEvent.objects.filter(run=run).exclude(kind__in=QUIET_EVENTS).order_by("-at", "-id")[:EVENTS])
     evaluation = getattr(run, "evaluation", None)
     left = estimate_left(run)
     return {
         "run": run,
-        "events": [(event, EVENT_TONES.get(event.kind, "")) for event in events],
+        "events": [(event, EVENT_TONES.get(event.kind, ""), _details_of(event)) for event in events],
         "evaluation": evaluation,
         "measured": measure_evaluation(evaluation) if evaluation is not None else [],
         "domains": list_domains(evaluation) if evaluation is not None else [],

@@ -24,6 +24,7 @@ from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
 from decisions.models import Agent, Decision, Episode, Step
+from decisions.queries.episode_list import HELD_OUT
 from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
@@ -81,7 +82,7 @@ class StepList(IngestListView[Step]):
 
 
 class EpisodeList(IngestListView[Episode]):
-    """Lists episodes, newest first."""
+    """Lists episodes, newest first. Those on held-out tasks only where a session or a unit is asked for."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
     serializer_class = EpisodeSerializer
@@ -93,10 +94,8 @@ class EpisodeList(IngestListView[Episode]):
             # By its id: joined by its slug, an agent of few episodes is looked for among all.
             agent = Agent.objects.for_workspace(workspace).filter(slug=slug).first()
             episodes = episodes.filter(agent_id=agent.id) if agent is not None else episodes.none()
-        for name in ("session", "unit"):
-            if wanted := text_parameter(self.request, name):
-                episodes = episodes.filter(**{name: wanted})
-        return episodes
+        asked = {name: wanted for name in ("session", "unit") if (wanted := text_parameter(self.request, name))}
+        return episodes.filter(**asked) if asked else episodes.exclude(session__startswith=HELD_OUT)
 
     @extend_schema(
         parameters=[

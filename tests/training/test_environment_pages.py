@@ -54,7 +54,7 @@ def test_an_episode_is_found_from_its_run_and_shows_each_step_beside_the_base(
 
 
 def test_held_out_episodes_stand_in_the_ledger_and_in_no_list_that_did_not_ask_for_them(
-    run: Any, viewer: Any, page_client: Any
+    run: Any, viewer: Any, page_client: Any, api: Any
 ) -> None:
     AgentVersionFactory(agent=run.agent)
     job = enqueue_job(kind=KIND, workspace=run.workspace, payload={"run": str(run.id)})
@@ -74,6 +74,9 @@ def test_held_out_episodes_stand_in_the_ledger_and_in_no_list_that_did_not_ask_f
     client = page_client(viewer)
     assert client.get(at("episodes")).context["rows"] == []
     assert len(client.get(at("episodes"), {"session": one.session}).context["rows"]) == 7
+    export = api("export:read")
+    assert export.get("episodes").json()["results"] == []
+    assert len(export.get(f"episodes?session={one.session}").json()["results"]) == 7
     assert "identify linear" in client.get(at("episode", one.id)).content.decode()
     assert reverse("pages:episodes", args=["acme"]) in client.get(at("run-episodes", run.id)).content.decode()
 

@@ -30,6 +30,8 @@ from workspaces.services import record_audit
 
 PAGE = 25
 DATASETS, RUNS = 20, 50
+FIRST_DEMONSTRATIONS = 400
+"""Suggested where no run has been measured yet: they make a first model."""
 _BY_DEFAULT = TaskQuestion(environment="")
 
 
@@ -47,8 +49,7 @@ class DrawForm(forms.Form):
         help_text="Others, on which models are measured. From about 300 on, differences show.",
     )
     demonstrations = forms.IntegerField(
-        initial=0,
-        help_text="Further tasks that a worker solves, from which a first model learns. 400 are a good start.",
+        help_text="Further tasks that a worker solves, from which a first model learns.",
     )
     wrong = forms.FloatField(
         label="Random steps",
@@ -132,7 +133,12 @@ def environment_draw(request: PageRequest, name: str) -> HttpResponse:
     environment = _get_environment(name)
     agents = list(Agent.objects.for_workspace(request.workspace).order_by("name"))
     suggested = f"{name.capitalize()}, {timezone.localtime():%-d %b %Y %H:%M:%S}"[:LONGEST_NAME]
-    initial = {"name": suggested, "agent": request.GET.get("agent", "")}
+    measured = find_success(request.workspace).get(name, Success()).evaluations
+    initial = {
+        "name": suggested,
+        "agent": request.GET.get("agent", ""),
+        "demonstrations": 0 if measured else FIRST_DEMONSTRATIONS,
+    }
     form = DrawForm(agents, environment, request.POST or None, initial=initial)
     status = 200
     if request.method == "POST":
