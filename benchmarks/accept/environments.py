@@ -96,7 +96,7 @@ def company(report: Report, quick: bool) -> None:
 
 PARTS: Mapping[str, Callable[[Report, bool], None]] = {
     "shown": shown,
-    "equations": episodes("equations", "episode", "easy_first", "uncertain", "reward_weighted"),
+    "equations": episodes("equations", "easy_first", "reward_weighted"),
     "office": episodes("office", "episode"),
     "alarms": program("benchmarks.alarms"),
     "judges": program("benchmarks.judges"),
