@@ -18,15 +18,21 @@ ROWS_IN_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Suited:
-    """`why_not`: "" of a method that can learn from the dataset, as far as is known before the rows are read."""
+    """`why_not`: "" of a method that can learn from the dataset, as far as is known before the rows are read. It
+    leaves out so many decisions that nobody judged."""
 
     method: Method
     why_not: str
+    leaves_out: int
 
 
 def suit_methods(dataset: DatasetSnapshot) -> list[Suited]:
     """Every method, those that suit the dataset first."""
-    found = [Suited(method, find_hindrance(method, dataset)) for method in TRAINING.values()]
+    unjudged = int(dataset.statistics.get("unjudged", 0))
+    found = [
+        Suited(method, find_hindrance(method, dataset), 0 if method.learns_unjudged else unjudged)
+        for method in TRAINING.values()
+    ]
     return sorted(found, key=lambda one: one.why_not != "")
 
 

@@ -169,17 +169,20 @@ def test_the_form_says_which_methods_the_data_suits_and_why_not_the_others(
         agent=agent,
         kind="logged",
         reward_spec=RewardSpecFactory(agent=agent),
-        statistics={"without_propensity": 3, "mean_reward": 1.0},
+        statistics={"without_propensity": 3, "mean_reward": 1.0, "unjudged": 2},
     )
-    found = {}
+    found, leaves_out = {}, {}
     for dataset in (labelled, logged):
         shown = page_client(admin).get(f"{path}?dataset={dataset.id}").context["suited"]
         found[dataset] = {one.method.name: one.why_not for one in shown}
+        leaves_out[dataset] = {one.method.name: one.leaves_out for one in shown}
     suited = [name for name, why in found[labelled].items() if not why]
     assert suited == ["pretrain", "sft", "reward_model", "grpo", "ppo"]
     assert found[labelled]["dpo"] == "learns from pairs of a better and a worse answer"
     assert found[logged]["posterior"] == "" and found[logged]["all_action"] == "3 of its rows have no propensity"
     assert found[logged]["kto"] == "all its rows were right"
+    assert (leaves_out[logged]["posterior"], leaves_out[logged]["reward_weighted"]) == (0, 2)
+    assert not any(leaves_out[labelled].values())
 
 
 @pytest.mark.parametrize("kind", ["labelled", "text"])
