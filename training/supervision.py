@@ -46,8 +46,8 @@ from workspaces.actors import system
 def supervise_run(context: JobContext) -> dict[str, Any] | None:
     """Idempotent: a run that is over is left alone; one that was lost resumes from its newest checkpoint.
 
-    Raises Permanent for a dataset of which rows were erased since the run was queued, and for a base model that is not
-    allowed any more.
+    Raises Permanent for a dataset of which rows were erased since the run was queued, for a base model that is not
+    allowed any more, and, in every attempt, for a judge that may not be asked any more.
     """
     run = TrainingRun.objects.select_related(
         "agent__registered_model",
@@ -61,8 +61,9 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
     refuse_marked(run)
     if run.base_model and not is_allowed_base(run.base_model):
         raise Permanent(f"{run.base_model} is no longer among the allowed base models")
+    judge = judge_of(run)
     run_dir = settings.RUNS / str(run.id)
-    prepare_folder(run, run_dir)
+    prepare_folder(run, run_dir, judge)
     with context.fenced():
         move_run(run, RunState.RUNNING)
     log = [] if METHODS[run.method].makes_reward_model else write_log(run, run_dir)
@@ -79,7 +80,7 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
     return None
 
 
-def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
+def prepare_folder(run: TrainingRun, run_dir: Path, judge: Mapping[str, Any] | None) -> None:
     """spec.json and data/, written once; a resumed attempt finds them as they were."""
     if (run_dir / "spec.json").exists():
         return
@@ -98,7 +99,7 @@ def prepare_folder(run: TrainingRun, run_dir: Path) -> None:
         suites=suites[False],
         text_suites=suites[True],
         reward_model=source_of_reward_model(run),
-        judge=judge_of(run),
+        judge=judge,
     )
     spec = engine_spec(run.spec, run, run_id=str(run.id), paths=paths)
     write_atomically(run_dir / "spec.json", json.dumps(spec, indent=2))

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from decisions.models import JudgeCalibration
+from jobs.context import JobContext
 from jobs.errors import Permanent
-from jobs.models import Job
-from models_registry.models import Backend
+from jobs.models import Job, JobState
+from jobs.runner import claim_job, run_job
+from jobs.sweeper import sweep
+from models_registry.models import Backend, ModelVersion
 from tests.judge_model import KEY, PROMPT
 from tools.factories import BackendFactory, JudgeCalibrationFactory, ModelVersionFactory
 from training.engine.spec import RunSpec
-from training.errors import InvalidRun
+from training.errors import EngineFailed, InvalidRun
 from training.launcher import engine_environment, key_of_judge
-from training.models import TrainingRun
+from training.models import Evaluation, TrainingRun
 from training.runs import EnginePaths, RunPlan, engine_spec, start_run
-from training.supervision import judge_of
+from training.supervision import judge_of, supervise_run
 from training.task_datasets import TaskQuestion, draw_datasets
 
 JUDGE: dict[str, Any] = {"metric": "helpful", "backend": "judges", "model": "judge-1", "prompt": PROMPT, "share": 0.5}
@@ -87,3 +94,56 @@ def test_a_judge_that_is_not_calibrated_starts_no_run_and_one_that_drifted_no_en
     JudgeCalibrationFactory(agent=agent, verdict="drifted", reasons=["It errs otherwise."])
     with pytest.raises(Permanent, match="the judge cannot be asked: helpful is drifted: It errs otherwise"):
         judge_of(run)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [
+        ("drifted", "the judge cannot be asked: helpful is drifted: It errs otherwise."),
+        ("refused", "the judge cannot be asked: helpful is refused: 40 scored decisions have a label, 100 are needed."),
+        ("removed", "the judge cannot be asked: helpful was never calibrated against people."),
+        ("server", "the judge cannot be asked: There is no enabled server 'judges'."),
+    ],
+    ids=["drifted", "refused", "removed", "server"],
+)
+def test_a_resumed_run_is_refused_as_a_first_start_would_be(
+    drawn: Any, agent: Any, by: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, lost: str, reason: str
+) -> None:
+    base = ModelVersionFactory(registered_model=agent.registered_model)
+    BackendFactory(workspace=agent.workspace, name="judges")
+    settings.BACKEND_URLS = ["http://127.0.0.1:9"]
+    JudgeCalibrationFactory(agent=agent, verdict="calibrated", assessment={})
+    run = start_run(by=by, agent=agent, plan=plan(drawn, base))
+    # Its engine starts and ends, and the worker dies before it has told that.
+    monkeypatch.setattr("training.launcher.ENGINE", (sys.executable, "-S", "-c", "raise SystemExit('out of memory')"))
+    claimed = claim_job(run.job_id)
+    assert claimed is not None
+    with pytest.raises(EngineFailed, match="out of memory"):
+        supervise_run(JobContext(claimed))
+    Job.objects.filter(pk=run.job_id).update(lease_until=timezone.now() - dt.timedelta(minutes=1))
+    assert sweep().taken_back == 1
+    folder = settings.RUNS / str(run.id)
+    before, events = files_of(folder), run.events.count()
+    assert {"spec.json", "data/train.jsonl", "engine-1.log"} < before.keys()
+
+    if lost == "server":
+        Backend.objects.update(enabled=False)
+    elif lost == "removed":
+        JudgeCalibration.objects.all().delete()
+    else:
+        why = reason.partition(f"is {lost}: ")[2]
+        JudgeCalibrationFactory(agent=agent, verdict=lost, reasons=[why])
+    assert run_job(run.job_id) is JobState.DEAD
+    run.refresh_from_db()
+    assert (run.state, run.error, run.produced_version) == ("failed", reason, None)
+    assert files_of(folder) == before  # no second engine
+    assert run.events.count() == events + 1 and not Evaluation.objects.exists()
+    assert list(ModelVersion.objects.all()) == [base]
+    # Nor does the same run start again.
+    with pytest.raises(InvalidRun):
+        start_run(by=by, agent=agent, plan=plan(drawn, base))
+    assert TrainingRun.objects.count() == 1
