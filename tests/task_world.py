@@ -1,4 +1,5 @@
-"""A run on tasks that has ended, with the episodes that its models had on held-out tasks, without an engine."""
+"""Datasets of tasks, and a run on them that has ended, with the episodes of its models on held-out tasks, without an
+engine."""
 
 from __future__ import annotations
 
@@ -16,6 +17,16 @@ from training.task_datasets import count_tasks
 from training.task_scores import score_tasks
 
 LINES = "heldout_episodes.jsonl"
+
+
+def tasks_of(agent: Any, environment: str) -> Any:
+    """A dataset of tasks to learn from, of which another one is held out; their rows are none of tasks."""
+    query = {"environment": environment, "first": 0, "count": 4}
+    common = {"agent": agent, "kind": "tasks", "rows": 4}
+    tasks = DatasetSnapshotFactory(name=environment, query=query | {"split": "train"}, **common)
+    told = {"held_out_of": str(tasks.id)}
+    DatasetSnapshotFactory(name="held out", query=query | {"split": "heldout"}, statistics=told, **common)
+    return tasks
 
 
 def make_acted_run(agent: Any, runs: Path, count: int = 4, **fields: Any) -> Any:

@@ -20,6 +20,7 @@ from models_registry.models import ArtifactKind, ModelVersion
 from training.base_models import TINY, hub_ids, is_allowed_base, list_folders
 from training.engine.methods import TRAINING, Need, RowKind
 from training.engine.settings import Lora, Online, Optimiser
+from training.judge_fields import JUDGE_PATHS, JudgeFields, MarkedSelect
 from training.models import DatasetSnapshot, TrainingRun
 from training.reward_models import resolve_reward_version
 from training.runs import RunPlan
@@ -44,6 +45,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "lora_r": ("lora", "r"),
     "lora_targets": ("lora", "targets"),
     "lora_dropout": ("lora", "dropout"),
+    **JUDGE_PATHS,
 }
 OF_ONLINE = ("curriculum", "group", "credit", "gamma")
 
@@ -58,13 +60,14 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(others[1:])} and {last}" if others[1:] else last
 
 
-class RunForm(forms.Form):
+class RunForm(JudgeFields):
     """Choices are of one workspace; whoever asks must be an admin of it."""
 
     agent = forms.ChoiceField(help_text="The new version belongs to the model of this agent.")
-    method = forms.ChoiceField(choices=[(name, name) for name in TRAINING])
+    method = forms.ChoiceField(choices=[(name, name) for name in TRAINING], widget=MarkedSelect)
     dataset = forms.ChoiceField(
         label="Training data",
+        widget=MarkedSelect,
         help_text="The rows that the run learns from.",
     )
     base = forms.ChoiceField(
@@ -142,6 +145,7 @@ class RunForm(forms.Form):
     def __init__(self, data: Mapping[str, Any] | None = None, *, workspace: Workspace, **options: Any) -> None:
         super().__init__(data, **options)
         self.workspace = workspace
+        self.order_fields([name for name in self.fields if name not in JUDGE_PATHS])  # those come last
         self.agents = {str(one.pk): one for one in Agent.objects.for_workspace(workspace).order_by("name")}
         datasets = DatasetSnapshot.objects.for_workspace(workspace).select_related("agent").order_by("-id")[:DATASETS]
         self.datasets = {str(one.pk): one for one in datasets}
@@ -171,11 +175,7 @@ class RunForm(forms.Form):
                 ("Models", [(TINY, "New tiny model (pretrain only)"), *((name, name) for name in elsewhere)]),
             ],
         )
-
-    def _choose(self, name: str, choices: list[Any]) -> None:
-        field = self.fields[name]
-        assert isinstance(field, forms.ChoiceField)
-        field.choices = choices
+        self.offer_judges(workspace)
 
     @property
     def chosen_dataset(self) -> DatasetSnapshot | None:
@@ -190,6 +190,7 @@ class RunForm(forms.Form):
         for name in ("lora_targets", "lora_dropout"):
             if given.get(name) is not None and given.get("lora_r") is None:
                 self.add_error(name, "Give a LoRA rank, too: without one all weights are trained.")
+        self.check_judge(given)
         return given
 
     def read_plan(self) -> tuple[Agent, RunPlan] | None:
@@ -201,6 +202,8 @@ class RunForm(forms.Form):
         for name, path in PATHS.items():
             if given.get(name) is None or (name in OF_ONLINE and TRAINING[given["method"]].settings != "online"):
                 continue  # the page does not show them for other methods
+            if name in JUDGE_PATHS and not given.get("judge"):
+                continue
             *above, last = path
             place = told
             for part in above:
@@ -230,6 +233,11 @@ class RunForm(forms.Form):
             place = fault.field.removeprefix("settings.")
             of_base = dict.fromkeys(("base_version", "base_model", "memory", "disk"), "base")
             name = of_base.get(place, by_path.get(place, place))
+            if name in JUDGE_PATHS:
+                if name in self.errors:
+                    continue  # it says already what is missing
+                if not self.cleaned_data.get("judge"):
+                    name = ""  # the further settings name a judge
             told = fault.expected and not fault.expected.startswith(
                 "see docs/"
             )  # of the API's answer; no page leads there
@@ -291,6 +299,8 @@ def _as_values(
         if place is not None:
             values[name] = place
             rest = _without(rest, path)
+    if "judge" in values:
+        values["judge"] = f"{agent}:{values['judge']}"
     values["more"] = json.dumps(rest, indent=2) if rest else ""
     return values
 

@@ -129,6 +129,13 @@ def list_newest(agent: Agent) -> list[JudgeCalibration]:
     return list(rows.order_by("metric", "source", "-id").distinct("metric", "source"))
 
 
+def list_newest_models(workspace: Workspace) -> list[JudgeCalibration]:
+    """The newest row of each judge model of any agent, by metric. One statement."""
+    rows = JudgeCalibration.objects.for_workspace(workspace).filter(source=JudgeSource.LLM)
+    newest = rows.order_by("agent_id", "metric", "-id").distinct("agent_id", "metric")
+    return sorted(newest, key=lambda row: row.metric)
+
+
 def list_judges(agent: Agent) -> tuple[list[JudgeCalibration], list[JudgeName]]:
     """The newest calibration of each judge, and the judge models that scored lately and have none. Two statements."""
     rows = list_newest(agent)

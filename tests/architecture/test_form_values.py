@@ -43,7 +43,10 @@ QUERIES = {
 }
 FORMS = {
     "decision-label": ("verdict", "option", "note", "view", "query", "have", "next"),
-    "run-start": ("agent", "dataset", "learning_rate", "epochs", "batch_size", "steps", "lora_r", "seed", "more"),
+    "run-start": (
+        *("agent", "dataset", "learning_rate", "epochs", "batch_size", "steps", "lora_r", "seed", "more"),
+        *("judge", "judge_backend", "judge_model", "judge_share", "judge_prompt"),
+    ),
     "dataset-make": ("agent", "version", "which", "name", "kind", "suggestions", "least_confidence"),
     "train-new": ("agent",),
     "version-try": (

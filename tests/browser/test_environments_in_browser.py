@@ -12,8 +12,16 @@ from playwright.sync_api import expect
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
 from tests.browser.accessibility import look_at
-from tests.task_world import make_acted_run
-from tools.factories import DecisionFactory, EpisodeFactory, ModelVersionFactory, RunMetricFactory
+from tests.task_world import make_acted_run, tasks_of
+from tools.factories import (
+    BackendFactory,
+    DecisionFactory,
+    EpisodeFactory,
+    JudgeCalibrationFactory,
+    ModelVersionFactory,
+    RunMetricFactory,
+)
+from training.models import TrainingRun
 from workspaces.actors import system
 
 
@@ -57,3 +65,34 @@ def test_environments_and_episodes_fit_and_are_accessible(
     assert found == []
     tab.keyboard.press("n")
     expect(tab.get_by_text("Task 3 of 30")).to_be_visible()
+
+
+def test_a_judge_is_chosen_where_one_can_score(
+    tab: Any, admin: Any, agent: Any, workspace: Any, settings: Any, log_in: Any
+) -> None:
+    settings.BACKEND_URLS = ["http://127.0.0.1:9"]
+    writing, equations = (tasks_of(agent, environment) for environment in ("writing", "equations"))
+    ModelVersionFactory(registered_model=agent.registered_model)
+    BackendFactory(workspace=workspace, name="judges")
+    JudgeCalibrationFactory(agent=agent, calibrated=True)
+    JudgeCalibrationFactory(agent=agent, metric="polite")
+    log_in(tab, admin).goto(f"{reverse('pages:run-start', args=[workspace.slug])}?dataset={writing.id}")
+    judge, server = tab.get_by_label("Calibrated judge"), tab.get_by_label("Server", exact=True)
+    expect(tab.get_by_text("polite: refused. 4 scored decisions have a label, 100 are needed.")).to_be_visible()
+    expect(server).to_be_hidden()
+    tab.get_by_label("Training data").select_option(str(equations.id))
+    expect(judge).to_be_hidden()
+    tab.get_by_label("Training data").select_option(str(writing.id))
+    judge.select_option("helpful, α 0.81, 160 labels")
+    expect(server).to_be_visible()
+    expect(tab.locator("#run-needs")).to_have_text("cannot start yet")
+    expect(tab.get_by_text("Choose the server that answers as the judge.")).to_be_visible()
+    server.select_option("judges")
+    tab.get_by_label("Model", exact=True).fill("judge-1")
+    tab.get_by_label("Prompt", exact=True).fill("How creative is this? {work}")
+    tab.get_by_label("Prompt", exact=True).blur()
+    expect(tab.locator("#run-needs")).to_have_text("ready to start")
+    assert look_at(tab, "run-form-with-judge") == []
+    tab.get_by_role("button", name="Start run").click()
+    expect(tab.get_by_role("heading", name="grpo, ", level=1)).to_be_visible()
+    assert TrainingRun.objects.get().spec["judge"]["metric"] == "helpful"

@@ -368,9 +368,36 @@ class AutoLabelerFactory(DjangoModelFactory[AutoLabeler]):
     trained_at = factory.LazyFunction(timezone.now)
 
 
+def _interval(mean: float, reach: float) -> dict[str, float]:
+    return {"mean": mean, "low": mean - reach, "high": mean + reach, "n": 160, "clusters": 80}
+
+
 class JudgeCalibrationFactory(DjangoModelFactory[JudgeCalibration]):
+    """A judge with too few labels; `calibrated=True`: one that may be used."""
+
     class Meta:
         model = JudgeCalibration
+
+    class Params:
+        calibrated = factory.Trait(
+            verdict="calibrated",
+            reasons=[],
+            scores=400,
+            labels=160,
+            assessment={
+                "scores": 400,
+                "labels": 160,
+                "units": 80,
+                "tuning": 0.9,
+                **{name: _interval(0.5, 0.04) for name in ("corrected", "labels_only", "judged")},
+                "alpha": _interval(0.81, 0.06),
+                "bias": _interval(0.0, 0.03),
+                "selected": _interval(0.0, 0.05),
+                "by_length": None,
+                "by_place": None,
+                "by_slice": [],
+            },
+        )
 
     agent = factory.SubFactory(AgentFactory)
     workspace = factory.SelfAttribute("agent.workspace")
