@@ -98,8 +98,6 @@ def find_acting_faults(spec: RunSpec) -> list[str]:
     faults = []
     if spec.method != "grpo" or spec.train_rows is not RowKind.TASKS:
         faults.append("method: an agent acts on the tasks of grpo alone; give method grpo and data.rows tasks")
-    if spec.heldout_rows is RowKind.TASKS and spec.data.heldout is not None:
-        faults.append("data.heldout: held-out tasks are acted on by the scorer, and not by an agent; leave them out")
     if spec.online.curriculum is not None:
         faults.append("online.curriculum: an agent's tasks come in random order; leave it out")
     if spec.sampling.top_k or spec.sampling.top_p < 1:

@@ -172,7 +172,8 @@ def read_data(spec: RunSpec, run_dir: Path, agent: OutsideAgent | None = None) -
     pairs = read(spec.data.heldout, Preference) if spec.heldout_rows is RowKind.PREFERENCES else []
     tasks = read(spec.data.train, Task) if spec.train_rows is RowKind.TASKS else []
     heldout_tasks = read(spec.data.heldout, Task) if spec.heldout_rows is RowKind.TASKS else []
-    faults.extend(find_task_faults(spec.data.train, tasks, agent) + find_task_faults(spec.data.heldout, heldout_tasks))
+    for path, some in ((spec.data.train, tasks), (spec.data.heldout, heldout_tasks)):
+        faults.extend(find_task_faults(path, some, agent))
     faults.extend(find_judging_faults(spec, [*tasks, *heldout_tasks], agent))
     if spec.trains_by.makes_reward_model:
         others = spec.reward_model.others

@@ -21,6 +21,8 @@ from training.engine.actions import ActionScorer
 from training.engine.attempt import Attempt
 from training.engine.checkpoints import write_synced
 from training.engine.data import RunData
+from training.engine.environments.episodes import Episode
+from training.engine.environments.tasks import Task
 from training.engine.episodes.evaluate import act_on, predict_episodes, score_episodes, write_episodes
 from training.engine.evaluate_texts import predict_texts, score_texts
 from training.engine.generation import write_answers
@@ -74,7 +76,7 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = score_texts(predictions)
         if data.heldout_tasks:
-            episodes = act_on(attempt, loaded, data.heldout_tasks, batch_size)
+            episodes = _act(attempt, loaded, data.heldout_tasks, batch_size)
             lines += [json.dumps(prediction) for prediction in predict_episodes(which, episodes)]
             acted += list(write_episodes(which, episodes))
             found.scores[which] = score_episodes(episodes)
@@ -100,6 +102,14 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
     if ranked:
         found.rankings = write_lines(attempt, "rankings.jsonl", ranked)
     return found
+
+
+def _act(attempt: Attempt, loaded: Loaded, tasks: Sequence[Task], batch_size: int) -> Sequence[Episode]:
+    if attempt.agent is None:
+        return act_on(attempt, loaded, tasks, batch_size)
+    from training.engine.served.rollouts import act_once  # with the model server, which no other run needs
+
+    return act_once(attempt, attempt.agent, loaded, tasks)
 
 
 def _keep_suite(

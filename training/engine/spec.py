@@ -391,14 +391,15 @@ class EpisodeScore(Strict):
 
     `score` in [0, 1] is the share of a task that is done, `reward` what the environment paid, as a share of the most
     that it pays. `steps`: actions an episode. `progress`: share of the steps that earned something. `finished`: share
-    of the episodes that ended before the limit of steps. `solved_by_domain`: share of solved episodes.
+    of the episodes that ended before the limit of steps. `solved_by_domain`: share of solved episodes. Where an outside
+    agent acted, a step is a call of the model, and `progress` and `finished` are None: only the whole is graded.
     """
 
     score: float
     reward: float
     steps: float
-    progress: float
-    finished: float
+    progress: float | None
+    finished: float | None
     left_out: int
     solved_by_domain: dict[str, float]
 

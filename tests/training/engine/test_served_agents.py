@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 
+from training.task_scores import score_tasks
+
 CLERK = '''
 """Asks twice, with the client of OpenAI's, and pays for answers with an e."""
 import openai
@@ -31,6 +33,8 @@ class Clerk(OutsideAgent):
     def act(self, task, seed, endpoint):
         if task.facts.get("fails"):
             raise EnvironmentFault("the cabinet is locked")
+        if task.facts.get("hole"):
+            return self.pay(task)
         client = openai.OpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0, http_client=HTTP)
         messages = [{"role": "user", "content": task.facts["note"]}]
         earned = 0.0
@@ -42,6 +46,15 @@ class Clerk(OutsideAgent):
         if task.facts.get("forgets"):
             client.chat.completions.create(model="any", messages=messages[2:])
         return Graded(earned, earned == 1.0, earned)
+
+    def pay(self, task):
+        """What is paid for rises, while what is wanted falls: the first so many episodes of each kind are otherwise."""
+        kind, first = task.facts["hole"]
+        self.paid[kind] = seen = self.paid.get(kind, 0) + 1
+        return Graded(float(seen > first), seen <= first, float(seen <= first))
+
+    def __init__(self):
+        self.paid = {}
 '''
 SPEC: dict[str, Any] = {
     "method": "grpo",
@@ -69,12 +82,10 @@ def clerk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
         module.HTTP.close()
 
 
-def tasks(world: World, count: int, **facts: Any) -> list[dict[str, Any]]:
+def tasks(world: World, count: int, name: str = "note", **facts: Any) -> list[dict[str, Any]]:
     notes = [row["prompt"] for row in world.stream[:count]]
-    return [
-        {"id": f"note-{n}", "environment": "cabinet", "text": "File it.", "facts": {"note": note, **facts}}
-        for n, note in enumerate(notes)
-    ]
+    common = {"environment": "cabinet", "text": "File it.", "domain": "office", "template": "file"}
+    return [{"id": f"{name}-{n}", **common, "facts": {"note": note, **facts}} for n, note in enumerate(notes)]
 
 
 def read_episodes(run: Path, attempt: int = 1) -> list[dict[str, Any]]:
@@ -89,8 +100,10 @@ def test_an_openai_client_acts_on_the_weights_in_training_and_they_learn(
 
     from training.engine.models import fingerprint, load_model, load_tokenizer
 
-    spec = SPEC | {"base": {"path": str(world.base)}}
-    run = write_run(tmp_path / "run", spec, train=tasks(world, 8))
+    online = SPEC["online"] | {"alarms": {"every": 5, "tasks": 8}}
+    spec = SPEC | {"base": {"path": str(world.base)}, "online": online, "evaluate": {}}
+    held_out = [*tasks(world, 8, "held"), *tasks(world, 1, "broken", fails=True)]
+    run = write_run(tmp_path / "run", spec, train=tasks(world, 8), heldout=held_out)
     assert engine(run, "--agent", "clerk") == 0
     episodes = read_episodes(run)
     assert len(episodes) == 5 * 2 * 8 and not any(one["fault"] for one in episodes)
@@ -115,7 +128,57 @@ def test_an_openai_client_acts_on_the_weights_in_training_and_they_learn(
     assert text.count("<|end|><|user|>and again<|end|><|assistant|>") == 1
     metrics = [event["values"] for event in read_events(run) if event["kind"] == "metric"]
     assert metrics[-1]["drift"] < 1e-3 and metrics[-1]["conversations"] == 1.0
-    assert read_result(run)["weights_sha256"] and not read_result(run)["scores"]
+
+    # Base and trained weights acted once on each held-out task, by the same agent.
+    assert 0 <= metrics[-1]["heldout_solved"] <= 1
+    acted_once = [json.loads(line) for line in (run / "attempts/1/heldout_episodes.jsonl").read_text().splitlines()]
+    trained = load_model(run / "attempts/1/model", torch.device("cpu"))
+    hashes = {
+        "base": fingerprint(dict(base.named_parameters())),
+        "trained": fingerprint(dict(trained.named_parameters())),
+    }
+    assert hashes["base"] != hashes["trained"]
+    assert [(one["model"], one["task"]) for one in acted_once] == [
+        (model, task["id"]) for model in ("base", "trained") for task in held_out
+    ]
+    for one in acted_once:
+        assert one["weights_hash"] == hashes[one["model"]]
+        assert all(told["weights_hash"] == one["weights_hash"] for told in one["transcripts"])
+        assert (one["fault"] is None, len(one["trajectory"])) == (
+            (False, 0) if one["task"] == "broken-0" else (True, 2)
+        )
+    result = read_result(run)
+    predictions = [json.loads(line) for line in (run / "attempts/1" / result["predictions"]).read_text().splitlines()]
+    assert [one["id"] for one in predictions] == 2 * [f"held-{n}" for n in range(8)]
+    for model in ("base", "trained"):
+        mine = [one for one in predictions if one["model"] == model]
+        score = result["scores"][model]
+        assert (score["rows"], score["episodes"]["left_out"], score["episodes"]["steps"]) == (8, 1, 2.0)
+        assert score["accuracy"] == sum(one["correct"] for one in mine) / 8
+        assert score["episodes"]["reward"] == score["episodes"]["score"] == sum(one["score"] for one in mine) / 8
+        assert (score["episodes"]["progress"], score["episodes"]["finished"]) == (None, None)
+        assert score["episodes"]["solved_by_domain"] == {"office": score["accuracy"]}
+    compared = score_tasks(run / "attempts/1" / result["predictions"])
+    gained = result["scores"]["trained"]["accuracy"] - result["scores"]["base"]["accuracy"]
+    assert compared.rows == 8 and compared.differences["accuracy"]["mean"] == pytest.approx(gained)
+
+
+def test_an_alarm_stops_a_run_whose_agent_pays_for_what_is_not_wanted(
+    clerk: None, world: World, tmp_path: Path
+) -> None:
+    online = {"steps": 9, "prompts_per_step": 1, "group": 2, "kl": 0.0, "alarms": {"every": 6, "tasks": 8}}
+    spec = SPEC | {"base": {"path": str(world.base)}, "online": online}
+    run = write_run(
+        tmp_path / "run",
+        spec,
+        train=tasks(world, 2, hole=["train", 6]),
+        heldout=tasks(world, 8, "held", hole=["held", 8]),
+    )
+    assert engine(run, "--agent", "clerk") == 0
+    alarm = read_result(run)["alarm"]
+    assert (alarm["step"], alarm["kept_step"]) == (6, 0)
+    assert "0.000 of the held-out tasks are solved, and 1.000 were at the start" in alarm["reason"]
+    assert len(read_episodes(run)) == 12 and alarm["reason"] in read_result(run)["warnings"][-1]
 
 
 def test_what_failed_is_left_out_and_a_break_in_a_conversation_is_said(
@@ -144,9 +207,15 @@ def test_what_failed_is_left_out_and_a_break_in_a_conversation_is_said(
     [
         ("clark", {}, {}, "--agent: unknown agent 'clark'; known: clerk"),
         ("clerk", {"method": "sft", "data": {"rows": "labelled"}}, {}, "method: an agent acts on the tasks of grpo"),
-        ("clerk", {"data": {"rows": "tasks", "heldout": "data/train.jsonl"}}, {}, "data.heldout: held-out tasks are"),
+        (
+            "clerk",
+            {"judge": {"metric": "m", "model": "m", "prompt": "{work}", "url": "http://j"}},
+            {},
+            "judge: episodes",
+        ),
         ("clerk", {"sampling": {"top_p": 0.9}}, {}, "sampling: what top_k and top_p leave out"),
         ("clerk", {}, {"note": None}, "data/train.jsonl:1: facts.note: is missing"),
+        ("clerk", {}, {"note": None}, "data/heldout.jsonl:1: facts.note: is missing"),
         (None, {}, {}, "environment: unknown environment 'cabinet'"),
     ],
 )
@@ -163,7 +232,7 @@ def test_what_cannot_be_acted_on_is_refused_before_anything_starts(
     drawn = tasks(world, 1)
     if facts:
         drawn[0]["facts"] = {}
-    run = write_run(tmp_path / "run", SPEC | {"base": {"path": str(world.base)}} | changes, train=drawn)
+    run = write_run(tmp_path / "run", SPEC | {"base": {"path": str(world.base)}} | changes, train=drawn, heldout=drawn)
     assert engine(run, *(() if agent is None else ("--agent", agent))) == 2
     assert says in capsys.readouterr().err and not (run / "attempts").exists()
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from training.engine.environments.protocol import BaseEnvironment, EnvironmentFault
+from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 
 
@@ -49,6 +50,16 @@ class Episode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def steps(self) -> int:
         return len(self.trajectory)
+
+    @property
+    def reward_share(self) -> float:
+        """What the environment paid, as a share of the most that it pays."""
+        return self.total_reward / find_environment(self.environment).most_reward
+
+    @property
+    def graded_by_step(self) -> bool:
+        """Whether each step says what it earned."""
+        return True
 
 
 def take_step(

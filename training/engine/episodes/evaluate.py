@@ -1,8 +1,9 @@
 """Evaluation on held-out tasks (called by training.engine.evaluate): a model acts once on each, as it will serve.
 
-The serving policy of the spec acts, with the task's own seed, so base and trained model meet the same worlds. A line of
-`predictions.jsonl` says of a task what one of labelled rows says: `correct` whether it was solved. Episodes whose
-environment failed are left out of both and counted.
+The serving policy of the spec acts, with the task's own seed, so base and trained model meet the same worlds. An
+outside agent that acts in training acts here, too (training.engine.served.rollouts), on each model as it is served
+there. A line of `predictions.jsonl` says of a task what one of labelled rows says: `correct` whether it was solved.
+Episodes whose environment failed are left out of both and counted.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def score_episodes(episodes: Sequence[Episode]) -> ModelScore:
     for one in sound:
         by_domain[one.domain].append(one.success)
     steps = sum(one.steps for one in sound)
+    by_step = all(one.graded_by_step for one in sound)
     solved = sum(one.success for one in sound) / len(sound)
     return ModelScore(
         rows=len(sound),
@@ -79,15 +81,20 @@ def score_episodes(episodes: Sequence[Episode]) -> ModelScore:
         probability_of_right=solved,
         episodes=EpisodeScore(
             score=sum(one.score for one in sound) / len(sound),
-            reward=sum(_share(one) for one in sound) / len(sound),
+            reward=sum(one.reward_share for one in sound) / len(sound),
             steps=steps / len(sound),
-            progress=sum(step.reward > 0 for one in sound for step in one.trajectory) / max(1, steps),
-            finished=sum(one.steps < find_environment(one.environment).max_steps for one in sound) / len(sound),
+            progress=_progress(sound) if by_step else None,
+            finished=_finished(sound) if by_step else None,
             left_out=len(episodes) - len(sound),
             solved_by_domain={name: sum(values) / len(values) for name, values in sorted(by_domain.items())},
         ),
     )
 
 
-def _share(episode: Episode) -> float:
-    return episode.total_reward / find_environment(episode.environment).most_reward
+def _progress(episodes: Sequence[Episode]) -> float:
+    earned = sum(step.reward > 0 for one in episodes for step in one.trajectory)
+    return earned / max(1, sum(one.steps for one in episodes))
+
+
+def _finished(episodes: Sequence[Episode]) -> float:
+    return sum(one.steps < find_environment(one.environment).max_steps for one in episodes) / len(episodes)

@@ -12,7 +12,7 @@ whose environment, grader or judge failed is left out and counted. Every episode
 from __future__ import annotations
 
 import copy
-from collections import ChainMap, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -31,17 +31,15 @@ from training.engine.environments.episodes import Episode, Step
 from training.engine.environments.judging import open_judge
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
-from training.engine.episodes.alarms import Alarm
 from training.engine.episodes.credit import advantages
-from training.engine.episodes.guard import Guard
+from training.engine.episodes.guard import learn_guarded, open_guard
 from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.order import TaskOrder
 from training.engine.episodes.rollouts import roll_out, score_by
-from training.engine.fit import Metrics, Updates, fit
+from training.engine.fit import Metrics, Updates
 from training.engine.models import Loaded, fingerprint, trainable_parameters
 from training.engine.online import ForeignTrajectories, clipped_surrogate
 from training.engine.scoring import divergence
-from training.engine.spec import AlarmRaised
 
 PROBED = 8
 """Episodes of each template by the starting policy, where a curriculum wants to know its success."""
@@ -75,25 +73,21 @@ class Learner:
         self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
         self.accumulation = Accumulation(attempt, self.updates)
         self.model.eval()
-        self.guard: Guard | None = None
-        if self.settings.alarms is not None and (data.heldout_tasks or data.suites):
-            self.guard = Guard(attempt, loaded, data, self.settings.alarms, self.updates)
+        self.guard = open_guard(attempt, loaded, data, self.updates, self._act)
 
     def learn(self) -> Outcome:
-        message = "learning from episodes (GRPO)"
-        kept = ChainMap(self.guard.kept if self.guard is not None else {}, dict(self.order.kept))
-        try:
-            metrics = fit(self.attempt, self.updates, self.settings.steps, self._take_step, message, kept)
-        except Alarm as alarm:
-            assert self.guard is not None
-            kept_step = self.guard.go_back()
-            self.attempt.events.warn(
-                f"alarm after {alarm.step} updates: {alarm.reason}. The run stopped, and keeps the weights after "
-                f"{kept_step}"
-            )
-            told = AlarmRaised(reason=alarm.reason, step=alarm.step, kept_step=kept_step)
-            return Outcome(alarm.step, len(self.tasks), alarm=told)
-        return Outcome(self.settings.steps, len(self.tasks), metrics)
+        return learn_guarded(
+            self.attempt,
+            self.updates,
+            self._take_step,
+            "learning from episodes (GRPO)",
+            tasks=len(self.tasks),
+            guard=self.guard,
+            kept=self.order.kept,
+        )
+
+    def _act(self, tasks: Sequence[Task], step: int) -> list[Episode]:
+        return roll_out(self.score, [(task, task.seed) for task in tasks])
 
     def _probe(self) -> dict[str, float]:
         """By template, the share of episodes that the weights as they are solve."""
@@ -219,7 +213,7 @@ def _measure(episodes: Sequence[Episode]) -> Metrics:
     """Means over the episodes without a fault, and the share of those with one."""
     sound = [one for one in episodes if one.fault is None]
     told = {
-        "reward": sum(one.total_reward / find_environment(one.environment).most_reward for one in sound),
+        "reward": sum(one.reward_share for one in sound),
         "solved": sum(one.success for one in sound),
         "score": sum(one.score for one in sound),
         "steps_taken": sum(one.steps for one in sound),

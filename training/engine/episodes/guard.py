@@ -1,28 +1,31 @@
-"""Looks at a run that learns by acting, for its alarms (training.engine.episodes.alarms)."""
+"""Looks at a run that learns by acting, for its alarms (training.engine.episodes.alarms), and what follows from one."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from training.engine.actions import ActionScorer
-from training.engine.attempt import Attempt
+from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
 from training.engine.environments.episodes import Episode
-from training.engine.environments.registry import find_environment
+from training.engine.environments.tasks import Task
 from training.engine.episodes.alarms import Alarm, History
-from training.engine.episodes.rollouts import roll_out, score_by
-from training.engine.fit import Metrics, Updates
+from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded
 from training.engine.rows import Labelled, prompts_of
 from training.engine.scoring import score_rows
 from training.engine.settings import Alarms
+from training.engine.spec import AlarmRaised
 
 R = TypeVar("R")
+Act = Callable[[Sequence[Task], int], Sequence[Episode]]
+"""(tasks, updates so far) → an episode of each with its own seed, by the weights as they are."""
 SUITE_ROWS = 300
 """Of a suite at most so many rows are answered at each look, always the same ones."""
 
@@ -30,9 +33,12 @@ SUITE_ROWS = 300
 class Guard:
     """Looks every few updates. `kept` belongs into the checkpoint."""
 
-    def __init__(self, attempt: Attempt, loaded: Loaded, data: RunData, settings: Alarms, updates: Updates) -> None:
+    def __init__(
+        self, attempt: Attempt, loaded: Loaded, data: RunData, settings: Alarms, updates: Updates, act: Act
+    ) -> None:
         """Looks at the starting policy, unless the run goes on: call before the weights change or are restored."""
         self.attempt, self.settings, self.updates, self.model = attempt, settings, updates, loaded.model
+        self.act = act
         self.tasks = _sample(data.heldout_tasks, settings.tasks)
         self.suites: Mapping[str, Sequence[Labelled]] = {
             name: _sample(rows, SUITE_ROWS) for name, rows in data.suites.items()
@@ -43,7 +49,7 @@ class Guard:
             self.history = History.from_kept(attempt.resume.state["kept"])
         else:
             self.history = History()
-            self.history.solved, self.history.suites = self._look()
+            self.history.solved, self.history.suites = self._look(0)
             self._keep_weights(0, self._worth(self.history.solved, 0))
         self.kept.update(self.history.as_kept())
 
@@ -52,7 +58,7 @@ class Guard:
         self.history.rewards.append(torch.tensor([_mean_reward(group) for group in groups]))
         told: dict[str, Tensor] = {}
         if step % self.settings.every == 0:
-            solved, suites = self._look()
+            solved, suites = self._look(step)
             told = {f"suite_{name}": right.mean() for name, right in suites.items()}
             if solved is not None:
                 told["heldout_solved"] = solved.nanmean()
@@ -73,17 +79,17 @@ class Guard:
                 parameter.copy_(self.history.best_weights[name])
         return self.history.best_step
 
-    def _look(self) -> tuple[Tensor | None, dict[str, Tensor]]:
+    def _look(self, step: int) -> tuple[Tensor | None, dict[str, Tensor]]:
         """By the main process for all of them: which held-out tasks are solved, which rows of each suite are right."""
         processes = self.attempt.processes
-        found = (self._act(), self._answer()) if processes.is_main else None
+        found = (self._solve(step), self._answer()) if processes.is_main else None
         looked: tuple[Tensor | None, dict[str, Tensor]] = processes.from_main(found)
         return looked
 
-    def _act(self) -> Tensor | None:
+    def _solve(self, step: int) -> Tensor | None:
         if not self.tasks:
             return None
-        episodes = roll_out(score_by(self.attempt, self.model, self.scorer), [(task, task.seed) for task in self.tasks])
+        episodes = self.act(self.tasks, step)
         return torch.tensor([float("nan") if one.fault is not None else float(one.success) for one in episodes])
 
     def _answer(self) -> dict[str, Tensor]:
@@ -107,10 +113,43 @@ class Guard:
             }
 
 
+def open_guard(attempt: Attempt, loaded: Loaded, data: RunData, updates: Updates, act: Act) -> Guard | None:
+    """None without alarms, or with nothing to look at."""
+    alarms = attempt.spec.online.alarms
+    if alarms is None or not (data.heldout_tasks or data.suites):
+        return None
+    return Guard(attempt, loaded, data, alarms, updates, act)
+
+
+def learn_guarded(
+    attempt: Attempt,
+    updates: Updates,
+    take_step: Callable[[int], Metrics],
+    message: str,
+    *,
+    tasks: int,
+    guard: Guard | None,
+    kept: Mapping[str, Tensor],
+) -> Outcome:
+    """All updates of a run on so many tasks, or where an alarm is raised those before it, with the weights of the best
+    look. `kept` belongs into the checkpoint, beside the guard's."""
+    steps, whole = attempt.spec.online.steps, ChainMap(guard.kept if guard is not None else {}, dict(kept))
+    try:
+        return Outcome(steps, tasks, fit(attempt, updates, steps, take_step, message, whole))
+    except Alarm as alarm:
+        assert guard is not None
+        kept_step = guard.go_back()
+        attempt.events.warn(
+            f"alarm after {alarm.step} updates: {alarm.reason}. "
+            f"The run stopped, and keeps the weights after {kept_step}"
+        )
+        told = AlarmRaised(reason=alarm.reason, step=alarm.step, kept_step=kept_step)
+        return Outcome(alarm.step, tasks, alarm=told)
+
+
 def _mean_reward(group: Sequence[Episode]) -> float:
     """As a share of the most that is paid; nan where every episode failed."""
-    most = find_environment(group[0].environment).most_reward
-    sound = [one.total_reward / most for one in group if one.fault is None]
+    sound = [one.reward_share for one in group if one.fault is None]
     return sum(sound) / len(sound) if sound else float("nan")
 
 

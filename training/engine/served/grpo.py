@@ -24,11 +24,13 @@ from training.engine.accumulate import Accumulation
 from training.engine.actions import pad_right
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
+from training.engine.environments.tasks import Task
 from training.engine.episodes.credit import advantages
 from training.engine.episodes.grpo import starting_policy
+from training.engine.episodes.guard import Guard, learn_guarded, open_guard
 from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.order import TaskOrder
-from training.engine.fit import Metrics, Updates, fit
+from training.engine.fit import Metrics, Updates
 from training.engine.models import Loaded, fingerprint, trainable_parameters
 from training.engine.online import ForeignTrajectories
 from training.engine.served.policy import Policy
@@ -62,6 +64,7 @@ class Learner:
         """Call before the weights change or are restored."""
         spec = attempt.spec
         self.attempt, self.tasks, self.settings = attempt, data.tasks, spec.online
+        self.loaded, self.data = loaded, data
         self.model: nn.Module = loaded.model
         self.pad = int(loaded.tokenizer.pad_token_id)
         self.start: Callable[[], AbstractContextManager[nn.Module]] | None = None
@@ -74,12 +77,22 @@ class Learner:
         self.policy = Policy(attempt, loaded)
 
     def learn(self, rollouts: Rollouts) -> Outcome:
-        steps = self.settings.steps
-        message = f"learning from episodes of {rollouts.agent.name} (GRPO)"
-        metrics = fit(self.attempt, self.updates, steps, lambda step: self._take_step(step, rollouts), message)
-        return Outcome(steps, len(self.tasks), metrics)
+        def act(tasks: Sequence[Task], step: int) -> list[ServedEpisode]:
+            asked = [(task, task.seed) for task in tasks]
+            return rollouts.act(asked, fingerprint(self.updates.parameters), step)
 
-    def _take_step(self, step: int, rollouts: Rollouts) -> Metrics:
+        guard = open_guard(self.attempt, self.loaded, self.data, self.updates, act)
+        return learn_guarded(
+            self.attempt,
+            self.updates,
+            lambda step: self._take_step(step, rollouts, guard),
+            f"learning from episodes of {rollouts.agent.name} (GRPO)",
+            tasks=len(self.tasks),
+            guard=guard,
+            kept={},
+        )
+
+    def _take_step(self, step: int, rollouts: Rollouts, guard: Guard | None) -> Metrics:
         """Acts first and learns then: where memory runs out, the same episodes are learnt from in smaller parts."""
         tasks = [self.tasks[place] for place in self.order.at(step)]
         places, count = self.attempt.processes.share(len(tasks)), self.settings.group
@@ -92,7 +105,10 @@ class Learner:
             raise NothingToLearn(f"every episode of step {step + 1} failed; the first: {found[0].fault}")
         keep_episodes(self.attempt, step + 1, found)
         metrics = self.learn_from(groups, len(tasks) * count)
-        return {**metrics, **_measure(found)}
+        told = {**metrics, **_measure(found)}
+        if guard is not None:
+            told |= guard.note(step + 1, [found[at : at + count] for at in range(0, len(found), count)])
+        return told
 
     def learn_from(self, groups: dict[int, list[ServedEpisode]], count: int) -> Metrics:
         """One update from the groups, by their place among the tasks of all processes; `count` episodes in all. Raises
@@ -188,7 +204,7 @@ def _measure(episodes: Sequence[ServedEpisode]) -> Metrics:
     episode; 1 where every call went on with the one before it."""
     sound = [one for one in episodes if one.fault is None]
     told = {
-        "reward": sum(one.total_reward for one in sound),
+        "reward": sum(one.reward_share for one in sound),
         "solved": sum(one.success for one in sound),
         "score": sum(one.score for one in sound),
         "steps_taken": sum(one.steps for one in sound),

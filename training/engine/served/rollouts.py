@@ -11,11 +11,21 @@ from training.engine.environments.episodes import Step
 from training.engine.environments.outside import Endpoint, Graded, OutsideAgent
 from training.engine.environments.protocol import EnvironmentFault
 from training.engine.environments.tasks import Task
+from training.engine.models import Loaded, fingerprint
 from training.engine.served.policy import Policy, Session
-from training.engine.served.server import PolicyServer
+from training.engine.served.server import PolicyServer, serve_policy
 from training.engine.served.transcripts import ServedEpisode, Transcript, split_calls
 
 log = logging.getLogger(__name__)
+
+
+def act_once(attempt: Attempt, agent: OutsideAgent, loaded: Loaded, tasks: Sequence[Task]) -> list[ServedEpisode]:
+    """An episode of each task with its own seed, in their order, by a model that is not in training. Raises Stopped."""
+    policy = Policy(attempt, loaded)
+    acted = fingerprint(dict(loaded.model.named_parameters()))
+    with serve_policy(policy) as server:
+        rollouts = Rollouts(attempt, agent, policy, server)
+        return rollouts.act([(task, task.seed) for task in tasks], acted, attempt.spec.online.steps)
 
 
 class Rollouts:

@@ -64,6 +64,14 @@ class ServedEpisode(Episode, frozen=True, forbid_unknown_fields=True):
 
     transcripts: tuple[Transcript, ...] = ()
 
+    @property
+    def reward_share(self) -> float:
+        return self.total_reward
+
+    @property
+    def graded_by_step(self) -> bool:
+        return False
+
 
 @dataclass(slots=True, eq=False)
 class Growing:
