@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, get_args
 
 import msgspec
@@ -41,6 +42,8 @@ from training.paired_tasks import PairedTasks, read_paired_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 RETURN_TO_GO, REWARD_WEIGHTED = "return_to_go", "reward_weighted"
+LOADING = Lock()
+"""transformers loads one model at a time in a process."""
 WAYS = (*get_args(Credit), *get_args(CurriculumOrder), REWARD_WEIGHTED)
 APART = 1_000_000
 """Between the numbers of one seed's tasks and another's."""
@@ -226,7 +229,8 @@ def check_hashes(base: Run, run: Run, updates: int) -> list[str]:
     from training.engine.models import fingerprint, load_model
 
     def hash_of(folder: Path) -> str:
-        return fingerprint(dict(load_model(folder, torch.device("cpu")).named_parameters()))
+        with LOADING:
+            return fingerprint(dict(load_model(folder, torch.device("cpu")).named_parameters()))
 
     by_step: defaultdict[int, set[str]] = defaultdict(set)
     for line in read_lines(run.attempt / "training_episodes.jsonl"):
