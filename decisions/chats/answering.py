@@ -25,6 +25,7 @@ from django.utils import timezone
 from decisions.agents.current import CurrentAgent, find_agents
 from decisions.chats.recalling import keep_answer, name_of_answer, recall_answer
 from decisions.chats.requests import Chat
+from decisions.chats.standing import Standing
 from decisions.chats.written import Written
 from decisions.errors import UnknownAgent
 from decisions.gateway.exposures import record_exposures, record_failures
@@ -109,11 +110,17 @@ class Ended:
     first_byte_at: dt.datetime | None = None
 
 
-def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) -> Begun:
-    """Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput; nothing is open
-    then."""
+def begin_chat(
+    *, by: Actor, chat: Chat, kind: str, about: About | None = None, standing: Standing | None = None
+) -> Begun:
+    """`standing`: of the key and the agent that the chat names, where it was read already. Raises UnknownAgent,
+    UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput; nothing is open then."""
     started, now, about = time.perf_counter(), timezone.now(), about or About()
-    current, pinned = _find_model(by, chat.model)
+    if standing is None:
+        current, pinned = _find_model(by, chat.model)
+    else:
+        refuse_agent(by=by, agent=chat.model)
+        current, pinned = standing.current, None
     _refuse_what_does_not_fit(current, chat)
     decision_id = uuid7()
     unit = about.unit or chat.unit
@@ -133,7 +140,7 @@ def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) 
         places = find_places([pinned])
         question = pin_question(decision_id, item, unit or str(decision_id), current, pinned, wanted)
     else:
-        routes = find_routes(current.agent.registered_model)
+        routes = standing.routes if standing is not None else find_routes(current.agent.registered_model)
         places, routing = routes.places, Routing(current, routes.router)
         made = routing.make_question(decision_id, "", item, lambda acting, faults: wanted, [])
         assert made is not None  # a chat is wanted as it is

@@ -36,6 +36,7 @@ from decisions.chats.faults import as_openai, body_of
 from decisions.chats.recalling import as_chunks
 from decisions.chats.requests import Chat, read_chat, read_json
 from decisions.chats.responses import ResponseShape, read_response
+from decisions.chats.standing import find_standing
 from decisions.chats.written import Written
 from models_registry.backends.chatting import Answered, ChatClients, Streamed
 from models_registry.errors import BackendUnavailable, ChatRefused
@@ -45,7 +46,7 @@ from project.gateway.streams import EventStream
 from workspaces import actors
 from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, TooLarge, Unavailable
 from workspaces.ids import uuid7
-from workspaces.models import Scope
+from workspaces.models import ApiKey, Scope
 from workspaces.parsing import MAX_BODY
 from workspaces.services import find_key
 from workspaces.throttling import count_request
@@ -144,20 +145,10 @@ class Gateway:
 
     async def _run_as(self, request: Request, work: Callable[[actors.Actor], T]) -> T:
         """The work for whoever asks, in one visit to a thread. Raises BadKey, NotAllowed, TooManyRequests."""
-        if settings.HTTPS and request.headers.get("x-forwarded-proto") != "https":
-            raise NotAllowed("Call this address with https.")
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise BadKey("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
+        token = _token_of(request)
 
         def run() -> tuple[str, T]:
-            key = find_key(token.strip())
-            if key is None:
-                raise BadKey("This key is unknown, expired or revoked.")
-            by = actors.program(key)
-            if not by.may(Scope.ROUTE_READ):
-                raise NotAllowed(f"This call needs the scope {Scope.ROUTE_READ.value}.")
-            count_request(by)
+            by = _admit(find_key(token))
             return by.name, work(by)
 
         name, done = await self.database.run(run)
@@ -173,14 +164,22 @@ class Gateway:
     ) -> ASGIApp:
         if self.stopping:
             raise Unavailable("The gateway is stopping. Send the same request again.")
-        body, about = await _read_body(request), _about(request)
+        body, about, token = await _read_body(request), _about(request), _token_of(request)
 
-        def begin(by: actors.Actor) -> tuple[Begun, Shape]:
-            given = read_json(body)
-            begun = begin_chat(by=by, chat=read(given), kind=kind, about=about)
+        def begin() -> tuple[Begun, Shape]:
+            try:
+                given = read_json(body)
+                chat = read(given)
+            except ReckonerError:
+                _admit(find_key(token))  # who may not ask at all hears only that
+                raise
+            standing = find_standing(token=token, slug=chat.model)
+            by = _admit(standing.key if standing is not None else find_key(token))
+            begun = begin_chat(by=by, chat=chat, kind=kind, about=about, standing=standing)
             return begun, shape_of(begun, given)
 
-        begun, shape = await self._run_as(request, begin)
+        begun, shape = await self.database.run(begin)
+        structlog.contextvars.bind_contextvars(actor=begun.by.name)
         headers = {"x-reckoner-decision-id": str(begun.id)}
         if begun.recalled is not None:
             headers["x-reckoner-cached"] = "true"
@@ -269,6 +268,27 @@ async def _told(handler: Handler, request: Request) -> ASGIApp:
     except Exception:
         log.exception("request_failed")
         return _json(body_of("The gateway failed.", kind="server_error", code="internal_error"), 500)
+
+
+def _token_of(request: Request) -> str:
+    """Raises BadKey, NotAllowed."""
+    if settings.HTTPS and request.headers.get("x-forwarded-proto") != "https":
+        raise NotAllowed("Call this address with https.")
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise BadKey("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
+    return token.strip()
+
+
+def _admit(key: ApiKey | None) -> actors.Actor:
+    """Raises BadKey, NotAllowed, TooManyRequests."""
+    if key is None:
+        raise BadKey("This key is unknown, expired or revoked.")
+    by = actors.program(key)
+    if not by.may(Scope.ROUTE_READ):
+        raise NotAllowed(f"This call needs the scope {Scope.ROUTE_READ.value}.")
+    count_request(by)
+    return by
 
 
 def _about(request: Request) -> About:
