@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -31,6 +31,7 @@ SELECT asked.id, %(workspace)s::uuid, %(key)s::uuid, asked.model, %(kind)s::text
        %(now)s::timestamptz
   FROM json_to_recordset(%(openings)s::json) AS asked(id uuid, model uuid, version uuid),
        (SELECT set_config('synchronous_commit', 'off', true)) AS quick
+ WHERE {condition}
     ON CONFLICT (id) DO UPDATE
    SET state = 'open', assigned_id = excluded.assigned_id, served_id = NULL, backend_id = NULL, fallback = '',
        error = '', unusable_answers = 0, tokens_in = NULL, tokens_out = NULL, cost = NULL,
@@ -64,6 +65,11 @@ those of `closing`."""
 _CLOSE = f"WITH {CLOSED} SELECT count(*) FROM closed"  # noqa: S608
 
 
+Condition = tuple[str, Mapping[str, Any]]
+"""SQL, and its parameters."""
+ALWAYS: Condition = ("true", {})
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """A question: the id that its decision will have, and the version that should answer it."""
@@ -91,15 +97,24 @@ class Ending:
     first_byte_at: dt.datetime | None = None
 
 
-def open_calls(*, by: Actor, kind: str, openings: Sequence[Opening], now: dt.datetime) -> None:
+def open_calls(
+    *,
+    by: Actor,
+    kind: str,
+    openings: Sequence[Opening],
+    now: dt.datetime,
+    condition: Condition = ALWAYS,
+) -> int:
     """One statement, outside any transaction. A call that failed before is opened again; one that was answered, or is
-    being answered, stays."""
+    being answered, stays. Returns how many it has opened: none where the `condition` does not hold."""
     if not openings:
-        return
+        return 0
+    holds, values = condition
     with prepared_cursor() as cursor:
         cursor.execute(
-            _OPEN,
+            _OPEN.format(condition=holds),
             {
+                **values,
                 "workspace": by.workspace.id,
                 "key": by.key.id if by.key is not None else None,
                 "kind": kind,
@@ -110,6 +125,7 @@ def open_calls(*, by: Actor, kind: str, openings: Sequence[Opening], now: dt.dat
                 ),
             },
         )
+        return int(cursor.rowcount)
 
 
 def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> int:

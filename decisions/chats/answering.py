@@ -25,7 +25,7 @@ from django.utils import timezone
 from decisions.agents.current import CurrentAgent, find_agents
 from decisions.chats.recalling import keep_answer, name_of_answer, recall_answer
 from decisions.chats.requests import Chat
-from decisions.chats.standing import Standing
+from decisions.chats.standing import OutOfDate, Standing, unchanged
 from decisions.chats.written import Written
 from decisions.errors import UnknownAgent
 from decisions.gateway.exposures import record_exposures, record_failures
@@ -39,7 +39,7 @@ from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.places import Place, find_places
-from models_registry.calls import Ending, Opening, close_calls, open_calls
+from models_registry.calls import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.key_limits import may_ask, refuse_agent, refuse_over_limits
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
 from models_registry.prompts import put_before
@@ -113,8 +113,9 @@ class Ended:
 def begin_chat(
     *, by: Actor, chat: Chat, kind: str, about: About | None = None, standing: Standing | None = None
 ) -> Begun:
-    """`standing`: of the key and the agent that the chat names, where it was read already. Raises UnknownAgent,
-    UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput; nothing is open then."""
+    """`standing`: of the key and the agent that the chat names, as it was kept; then a refusal may be out of date, too.
+    Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput, OutOfDate; nothing is
+    open then."""
     started, now, about = time.perf_counter(), timezone.now(), about or About()
     if standing is None:
         current, pinned = _find_model(by, chat.model)
@@ -157,7 +158,10 @@ def begin_chat(
         kept_as = name_of_answer(by=by, side=question.side, route=question.route, body=body)
     if kept_as and not about.anew:
         recalled = recall_answer(by=by, side=question.side, name=kept_as, content_hash=_hash_of(chat.state))
-    open_calls(by=by, kind=kind, openings=[Opening(decision_id, question.route.version)], now=now)
+    openings = [Opening(decision_id, question.route.version)]
+    condition = unchanged(standing) if standing is not None else ALWAYS
+    if not open_calls(by=by, kind=kind, openings=openings, now=now, condition=condition):
+        raise OutOfDate
     attempts, sides = tuple(one for one, _ in asked), tuple(side for _, side in asked)
     return Begun(by, chat, question, attempts, sides, started, now, kept_as, recalled)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -31,7 +33,7 @@ from decisions.chats.faults import as_openai, body_of
 from decisions.chats.recalling import as_chunks
 from decisions.chats.requests import Chat, read_chat, read_json
 from decisions.chats.responses import ResponseShape, read_response
-from decisions.chats.standing import find_standing
+from decisions.chats.standing import OutOfDate, keep_standing, recall_standing
 from decisions.chats.written import Written
 from models_registry.backends.chatting import Answered, ChatClients, Streamed
 from models_registry.errors import BackendUnavailable, ChatRefused
@@ -169,9 +171,17 @@ class Gateway:
             except ReckonerError:
                 _admit(find_key(token))  # who may not ask at all hears only that
                 raise
-            standing = find_standing(token=token, slug=chat.model)
-            by = _admit(standing.key if standing is not None else find_key(token))
-            begun = begin_chat(by=by, chat=chat, kind=kind, about=about, standing=standing)
+            open_chat = functools.partial(begin_chat, chat=chat, kind=kind, about=about)
+            counted = False
+            if (standing := recall_standing(token=token, slug=chat.model)) is not None:
+                with contextlib.suppress(ReckonerError, OutOfDate):  # all is read anew, and says whether it is so
+                    by = _admit(standing.key)
+                    counted = True
+                    begun = open_chat(by=by, standing=standing)
+                    return begun, shape_of(begun, given)
+            begun = open_chat(by=_admit(find_key(token), counted=counted))
+            if chat.model == begun.question.current.agent.slug:
+                keep_standing(token=token, slug=chat.model)
             return begun, shape_of(begun, given)
 
         begun, shape = await self.database.run(begin)
@@ -291,14 +301,15 @@ def _token_of(request: web.Request) -> str:
     return token.strip()
 
 
-def _admit(key: ApiKey | None) -> actors.Actor:
-    """Raises BadKey, NotAllowed, TooManyRequests."""
+def _admit(key: ApiKey | None, *, counted: bool = False) -> actors.Actor:
+    """Counts the request, unless it was. Raises BadKey, NotAllowed, TooManyRequests."""
     if key is None:
         raise BadKey("This key is unknown, expired or revoked.")
     by = actors.program(key)
     if not by.may(Scope.ROUTE_READ):
         raise NotAllowed(f"This call needs the scope {Scope.ROUTE_READ.value}.")
-    count_request(by)
+    if not counted:
+        count_request(by)
     return by
 
 
