@@ -2,8 +2,8 @@
 
     python -m benchmarks.least_gateway --port N --backend URL --database URL
 
-The same server and client (aiohttp) and driver (psycopg, prepared, in threads) as the gateway's, and nothing else: a row
-is committed before the backend is asked and changed after its answer. No key is checked, nothing is routed or
+The same server and client (aiohttp) and driver (psycopg, prepared, in threads) as the gateway's, and nothing else: a
+row is committed before the backend is asked and changed after its answer. No key is checked, nothing is routed or
 validated, and nothing but these rows is kept. What ours takes beyond it is ours to save; what this takes is not.
 """
 

@@ -27,7 +27,6 @@ structlog.configure(
 )
 
 
-
 def request_logger(name: str) -> Any:
     """For the one line of each request: in the form of all others and to the same stream, but past the standard
     library's records, which take ten times as long."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -39,7 +38,7 @@ from models_registry.backends.chatting import Answered, ChatClients, Streamed
 from models_registry.errors import BackendUnavailable, ChatRefused
 from models_registry.models import CallKind
 from project.gateway.database import Database
-from project.gateway.streams import EventStream, Gone
+from project.gateway.streams import EventStream, Gone, cut_off
 from project.logging import request_logger
 from workspaces import actors
 from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, TooLarge, Unavailable
@@ -50,6 +49,8 @@ from workspaces.services import find_key
 from workspaces.throttling import count_request
 
 T = TypeVar("T")
+Read = Callable[[Mapping[str, Any]], Chat]
+ShapeOf = Callable[[Begun, Mapping[str, Any]], Shape]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ABOUT = {
     "unit": "x-reckoner-unit",
@@ -66,7 +67,7 @@ LEFT = 499
 """What the log says of a client who left; nobody gets it."""
 
 log = structlog.get_logger(__name__)
-requests = request_logger(__name__)
+request_log = request_logger(__name__)
 
 
 class BadKey(Exception):
@@ -153,38 +154,11 @@ class Gateway:
         structlog.contextvars.bind_contextvars(actor=name)
         return done
 
-    async def _answer(
-        self,
-        request: web.Request,
-        kind: str,
-        read: Callable[[Mapping[str, Any]], Chat],
-        shape_of: Callable[[Begun, Mapping[str, Any]], Shape],
-    ) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, kind: str, read: Read, shape_of: ShapeOf) -> web.StreamResponse:
         if self.stopping:
             raise Unavailable("The gateway is stopping. Send the same request again.")
         body, about, token = await _read_body(request), _about(request), _token_of(request)
-
-        def begin() -> tuple[Begun, Shape]:
-            try:
-                given = read_json(body)
-                chat = read(given)
-            except ReckonerError:
-                _admit(find_key(token))  # who may not ask at all hears only that
-                raise
-            open_chat = functools.partial(begin_chat, chat=chat, kind=kind, about=about)
-            counted = False
-            if (standing := recall_standing(token=token, slug=chat.model)) is not None:
-                with contextlib.suppress(ReckonerError, OutOfDate):  # all is read anew, and says whether it is so
-                    by = _admit(standing.key)
-                    counted = True
-                    begun = open_chat(by=by, standing=standing)
-                    return begun, shape_of(begun, given)
-            begun = open_chat(by=_admit(find_key(token), counted=counted))
-            if chat.model == begun.question.current.agent.slug:
-                keep_standing(token=token, slug=chat.model)
-            return begun, shape_of(begun, given)
-
-        begun, shape = await self.database.run(begin)
+        begun, shape = await self.database.run(_begin, token, body, kind, about, read, shape_of)
         structlog.contextvars.bind_contextvars(actor=begun.by.name)
         headers = {"x-reckoner-decision-id": str(begun.id)}
         if begun.recalled is not None:
@@ -213,6 +187,7 @@ class Gateway:
             await self._fail(begun, ended, error)
             if stream is None:
                 raise
+            log.warning("chat_broken_off", call=str(begun.id), error=str(error)[:300])
             return await stream.break_off(error)
         finally:
             self.answering -= 1
@@ -264,7 +239,30 @@ class Gateway:
             if request.path not in ("/livez", "/readyz"):
                 milliseconds = round((time.perf_counter() - began) * 1000, 1)
                 told = {"method": request.method, "path": request.path[:200], "status": status, "ms": milliseconds}
-                asyncio.get_running_loop().call_soon(lambda: requests.info("request", **told))  # the answer goes first
+                asyncio.get_running_loop().call_soon(
+                    lambda: request_log.info("request", **told)
+                )  # the answer goes first
+
+
+def _begin(token: str, body: bytes, kind: str, about: About, read: Read, shape_of: ShapeOf) -> tuple[Begun, Shape]:
+    """Opens the call of a chat for whoever asks. Raises BadKey, NotAllowed, TooManyRequests, and as `begin_chat`."""
+    try:
+        given = read_json(body)
+        chat = read(given)
+    except ReckonerError:
+        _admit(find_key(token))  # who may not ask at all hears only that
+        raise
+    counted = False
+    if (standing := recall_standing(token=token, slug=chat.model)) is not None:
+        with contextlib.suppress(ReckonerError, OutOfDate):  # all is read anew, and says whether it is so
+            by = _admit(standing.key)
+            counted = True
+            begun = begin_chat(by=by, chat=chat, kind=kind, about=about, standing=standing)
+            return begun, shape_of(begun, given)
+    begun = begin_chat(by=_admit(find_key(token), counted=counted), chat=chat, kind=kind, about=about)
+    if chat.model == begun.question.current.agent.slug:
+        keep_standing(token=token, slug=chat.model)
+    return begun, shape_of(begun, given)
 
 
 async def _told(handler: Handler, request: web.Request) -> web.StreamResponse:
@@ -337,7 +335,7 @@ async def _read_body(request: web.Request) -> bytes:
     except web.HTTPRequestEntityTooLarge as error:
         raise TooLarge(f"The body has more than {MAX_BODY} bytes.") from error
     except TimeoutError as error:
-        raise Gone(request) from error
+        raise cut_off(request) from error
 
 
 async def _at_once(chunks: list[dict[str, Any]]) -> AsyncIterator[list[dict[str, Any]]]:

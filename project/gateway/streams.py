@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-import structlog
 from aiohttp import web
 from django.conf import settings
 
@@ -20,16 +19,16 @@ HEADERS = {
     "x-accel-buffering": "no",  # a proxy that gathers an answer would hold up its pieces
 }
 
-log = structlog.get_logger(__name__)
-
 
 class Gone(Exception):
-    """The client neither sends nor takes anything: it is cut off."""
+    """The client neither sends nor takes anything."""
 
-    def __init__(self, request: web.Request) -> None:
-        super().__init__("the client is gone")
-        if request.transport is not None:
-            request.transport.abort()
+
+def cut_off(request: web.Request) -> Gone:
+    """Closes the connection at once."""
+    if request.transport is not None:
+        request.transport.abort()
+    return Gone()
 
 
 class EventStream:
@@ -42,7 +41,6 @@ class EventStream:
     async def tell(self, streamed: Streamed, ended: Ended) -> None:
         """All pieces, as they come; `ended` gathers them. Raises BackendUnavailable."""
         try:
-            await self._response.prepare(self._request)
             await self._send(self._shape.begin(ended))
             async for chunks in streamed.chunks:
                 for chunk in chunks:
@@ -55,20 +53,22 @@ class EventStream:
         return await self._end(self._shape.finish(ended))
 
     async def break_off(self, error: Exception) -> web.StreamResponse:
-        log.warning("chat_broken_off", error=str(error)[:300])
         told = error if isinstance(error, ReckonerError) else Unavailable("The answer could not be recorded.")
         return await self._end(self._shape.break_off(as_openai(told)[1]))
 
     async def _end(self, events: Iterable[bytes]) -> web.StreamResponse:
-        await self._send(events)
-        await self._response.write_eof()
+        await self._send(events, last=True)
         return self._response
 
-    async def _send(self, events: Iterable[bytes]) -> None:
-        if not (told := b"".join(events)):
-            return
+    async def _send(self, events: Iterable[bytes], *, last: bool = False) -> None:
+        told = b"".join(events)
         try:
             async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
-                await self._response.write(told)
+                if not self._response.prepared:
+                    await self._response.prepare(self._request)
+                if last:
+                    await self._response.write_eof(told)
+                elif told:
+                    await self._response.write(told)
         except (OSError, TimeoutError) as error:
-            raise Gone(self._request) from error
+            raise cut_off(self._request) from error

@@ -1,4 +1,4 @@
-"""A chat is begun with what was read for the last one, and its call opened only where no row behind that has changed."""
+"""A chat is begun with what was read for the last one; its call is opened only where no row behind that has changed."""
 
 import pytest
 
