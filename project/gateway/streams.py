@@ -53,7 +53,7 @@ class EventStream:
         return await self._end(self._shape.finish(ended))
 
     async def break_off(self, error: Exception) -> web.StreamResponse:
-        told = error if isinstance(error, ReckonerError) else Unavailable("The answer could not be recorded.")
+        told = error if isinstance(error, ReckonerError) else Unavailable("The gateway failed.")
         return await self._end(self._shape.break_off(as_openai(told)[1]))
 
     async def _end(self, events: Iterable[bytes]) -> web.StreamResponse:
