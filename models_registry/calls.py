@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
+import msgspec
 from django.utils import timezone
 
 from models_registry.models import Call, CallState, KeySpend, ModelVersion
@@ -19,7 +21,6 @@ from workspaces.actors import Actor
 from workspaces.ids import uuid7_bound
 from workspaces.prepared import prepared_cursor
 
-LONGEST, BATCH = 500, 5_000
 NEWEST = dt.timedelta(hours=1)
 """How far ahead of the server's clock the id of a decision may be."""
 # A call that is lost with the whole database was not answered either, so its commit need not wait for the disk.
@@ -28,35 +29,47 @@ INSERT INTO models_registry_call AS c
   (id, workspace_id, api_key_id, registered_model_id, kind, state, assigned_id, fallback, error, cached, opened_at)
 SELECT asked.id, %(workspace)s::uuid, %(key)s::uuid, asked.model, %(kind)s::text, 'open', asked.version, '', '', false,
        %(now)s::timestamptz
-  FROM unnest(%(ids)s::uuid[], %(models)s::uuid[], %(versions)s::uuid[]) AS asked(id, model, version),
+  FROM json_to_recordset(%(openings)s::json) AS asked(id uuid, model uuid, version uuid),
        (SELECT set_config('synchronous_commit', 'off', true)) AS quick
+ WHERE {condition}
     ON CONFLICT (id) DO UPDATE
    SET state = 'open', assigned_id = excluded.assigned_id, served_id = NULL, backend_id = NULL, fallback = '',
        error = '', unusable_answers = 0, tokens_in = NULL, tokens_out = NULL, cost = NULL,
        opened_at = excluded.opened_at, first_byte_at = NULL, closed_at = NULL
  WHERE c.workspace_id = excluded.workspace_id AND c.state IN ('failed', 'left', 'abandoned')
 """
-# What it cost is added to its key's day, where the key has a budget (models_registry.key_limits).
-_CLOSE = """
-WITH closed AS (
+LONGEST, BATCH = 500, 5_000
+# What it cost is added to its key's day, where the key has a budget (models_registry.key_limits). The array makes
+# PostgreSQL take the primary key, in a plan that it keeps: of rows in JSON it expects a hundred. `closed_at` says the
+# same as the state, by which it would read the index of all open calls.
+CLOSED = f"""
+closed AS (
 UPDATE models_registry_call c
-   SET state = ended.state, served_id = ended.served, backend_id = ended.backend, fallback = ended.fallback,
-       error = ended.error, unusable_answers = ended.unusable, cached = ended.cached, tokens_in = ended.tokens_in,
-       tokens_out = ended.tokens_out, cost = ended.cost, first_byte_at = coalesce(c.first_byte_at, ended.first_byte),
-       closed_at = %(now)s::timestamptz
-  FROM unnest(%(ids)s::uuid[], %(states)s::text[], %(served)s::uuid[], %(backends)s::uuid[], %(fallbacks)s::text[],
-              %(errors)s::text[], %(unusable)s::int[], %(cached)s::bool[], %(tokens_in)s::int[], %(tokens_out)s::int[],
-              %(costs)s::numeric[], %(first_bytes)s::timestamptz[])
-    AS ended(id, state, served, backend, fallback, error, unusable, cached, tokens_in, tokens_out, cost, first_byte)
- WHERE c.id = ended.id AND c.workspace_id = %(workspace)s::uuid AND c.state = 'open'
+   SET state = ended.state, served_id = ended.served, backend_id = ended.backend,
+       fallback = left(ended.fallback, {LONGEST}), error = left(ended.error, {LONGEST}),
+       unusable_answers = ended.unusable, cached = ended.cached, tokens_in = ended.tokens_in,
+       tokens_out = ended.tokens_out, cost = ended.cost,
+       first_byte_at = coalesce(c.first_byte_at, ended.first_byte_at), closed_at = %(closed_at)s::timestamptz
+  FROM json_to_recordset(%(endings)s::json)
+    AS ended(id uuid, state text, served uuid, backend uuid, fallback text, error text, unusable int, cached bool,
+             tokens_in int, tokens_out int, cost numeric, first_byte_at timestamptz)
+ WHERE c.id = ANY(ARRAY(SELECT (one ->> 'id')::uuid FROM json_array_elements(%(endings)s::json) AS one))
+   AND c.id = ended.id AND c.workspace_id = %(workspace)s::uuid AND c.closed_at IS NULL
 RETURNING c.api_key_id, (c.opened_at AT TIME ZONE 'UTC')::date AS day, c.cost
 ), counted AS (
 UPDATE models_registry_keyspend s SET spent = s.spent + told.cost
   FROM (SELECT api_key_id, day, sum(cost) AS cost FROM closed WHERE cost > 0 GROUP BY 1, 2) AS told
  WHERE s.api_key_id = told.api_key_id AND s.day = told.day
 )
-SELECT count(*) FROM closed
-"""
+"""  # noqa: S608 - a number of our own
+"""SQL: the parts of a WITH that close calls, for a statement that writes their decisions as well; its parameters are
+those of `closing`."""
+_CLOSE = f"WITH {CLOSED} SELECT count(*) FROM closed"  # noqa: S608
+
+
+Condition = tuple[str, Mapping[str, Any]]
+"""SQL, and its parameters."""
+ALWAYS: Condition = ("true", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +99,35 @@ class Ending:
     first_byte_at: dt.datetime | None = None
 
 
-def open_calls(*, by: Actor, kind: str, openings: Sequence[Opening], now: dt.datetime) -> None:
+def open_calls(
+    *,
+    by: Actor,
+    kind: str,
+    openings: Sequence[Opening],
+    now: dt.datetime,
+    condition: Condition = ALWAYS,
+) -> int:
     """One statement, outside any transaction. A call that failed before is opened again; one that was answered, or is
-    being answered, stays."""
+    being answered, stays. Returns how many it has opened: none where the `condition` does not hold."""
     if not openings:
-        return
+        return 0
+    holds, values = condition
     with prepared_cursor() as cursor:
         cursor.execute(
-            _OPEN,
+            _OPEN.format(condition=holds),
             {
+                **values,
                 "workspace": by.workspace.id,
                 "key": by.key.id if by.key is not None else None,
                 "kind": kind,
                 "now": now,
-                "ids": [one.id for one in openings],
-                "models": [one.assigned.registered_model_id for one in openings],
-                "versions": [one.assigned.id for one in openings],
+                "openings": _json(
+                    {"id": one.id, "model": one.assigned.registered_model_id, "version": one.assigned.id}
+                    for one in openings
+                ),
             },
         )
+        return int(cursor.rowcount)
 
 
 def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> int:
@@ -111,26 +135,17 @@ def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> in
     if not endings:
         return 0
     with prepared_cursor() as cursor:
-        cursor.execute(
-            _CLOSE,
-            {
-                "workspace": by.workspace.id,
-                "now": now,
-                "ids": [one.id for one in endings],
-                "states": [one.state for one in endings],
-                "served": [one.served for one in endings],
-                "backends": [one.backend for one in endings],
-                "fallbacks": [one.fallback[:LONGEST] for one in endings],
-                "errors": [one.error[:LONGEST] for one in endings],
-                "unusable": [one.unusable for one in endings],
-                "cached": [one.cached for one in endings],
-                "tokens_in": [one.tokens_in for one in endings],
-                "tokens_out": [one.tokens_out for one in endings],
-                "costs": [one.cost for one in endings],
-                "first_bytes": [one.first_byte_at for one in endings],
-            },
-        )
+        cursor.execute(_CLOSE, closing(by=by, endings=endings, now=now))
         return int(cursor.fetchone()[0])
+
+
+def closing(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> dict[str, Any]:
+    """The parameters of CLOSED."""
+    return {"workspace": by.workspace.id, "closed_at": now, "endings": _json(endings)}
+
+
+def _json(rows: Iterable[Any]) -> str:
+    return msgspec.json.encode(list(rows)).decode()
 
 
 def delete_old_calls(before: dt.datetime) -> Iterator[int]:

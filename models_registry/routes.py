@@ -27,26 +27,27 @@ class Routes:
 
 _ROUTES: RowCache[Routes] = RowCache()
 # A stamp is a place on a page and the transaction that wrote it: it differs after any change, the prober's too.
-_STAMPS = f"""
-WITH stamped AS (
-  SELECT {STAMP.format("a")} AS stamp FROM models_registry_alias a WHERE a.registered_model_id = %(model)s
+STAMPS = f"""
+SELECT string_agg(stamp, ',' ORDER BY stamp) FROM (
+  SELECT {STAMP.format("a")} AS stamp FROM models_registry_alias a WHERE a.registered_model_id = {{model}}
    UNION ALL
   SELECT concat({STAMP.format("e")}, {STAMP.format("p")}) FROM models_registry_experiment e
     JOIN models_registry_phase p ON p.experiment_id = e.id
-   WHERE e.registered_model_id = %(model)s AND e.state = 'running'
+   WHERE e.registered_model_id = {{model}} AND e.state = 'running'
    UNION ALL
   SELECT {STAMP.format("r")} FROM models_registry_variant r JOIN models_registry_experiment e ON e.id = r.experiment_id
-   WHERE e.registered_model_id = %(model)s AND e.state = 'running'
+   WHERE e.registered_model_id = {{model}} AND e.state = 'running'
    UNION ALL
   SELECT {STAMP.format("h")} FROM models_registry_holdout h
-   WHERE h.registered_model_id = %(model)s AND h.ended_at IS NULL
+   WHERE h.registered_model_id = {{model}} AND h.ended_at IS NULL
    UNION ALL
   SELECT concat({STAMP.format("d")}, {STAMP.format("b")}) FROM models_registry_modelversion v
     JOIN models_registry_deployment d ON d.version_id = v.id JOIN models_registry_backend b ON b.id = d.backend_id
-   WHERE v.registered_model_id = %(model)s
-)
-SELECT string_agg(stamp, ',' ORDER BY stamp) FROM stamped
+   WHERE v.registered_model_id = {{model}}
+) AS stamped
 """  # noqa: S608 - names of our own
+"""SQL: the stamp of all rows behind the routes of {model}, for a query that names it."""
+_STAMPS = STAMPS.format(model="%(model)s::uuid")
 
 
 def find_routes(model: RegisteredModel) -> Routes:

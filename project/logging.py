@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import Any
 
+import msgspec
 import structlog
+
+LEVEL = os.environ.get("RECKONER_LOG_LEVEL") or "INFO"
 
 SHARED_PROCESSORS: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -21,6 +25,22 @@ structlog.configure(
     wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     cache_logger_on_first_use=True,
 )
+
+
+def request_logger(name: str) -> Any:
+    """For the one line of each request: in the form of all others and to the same stream, but past the standard
+    library's records, which take ten times as long."""
+    processors: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.JSONRenderer(serializer=lambda event, **_: msgspec.json.encode(event).decode()),
+    ]
+    level = logging.getLevelNamesMapping()[LEVEL.upper()]
+    made = structlog.make_filtering_bound_logger(level)
+    bare = structlog.WriteLogger(sys.stderr)
+    return structlog.wrap_logger(bare, processors=processors, wrapper_class=made).bind(logger=name)
+
 
 LOGGING: dict[str, Any] = {
     "version": 1,
@@ -37,7 +57,7 @@ LOGGING: dict[str, Any] = {
         }
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
-    "root": {"handlers": ["stderr"], "level": os.environ.get("RECKONER_LOG_LEVEL") or "INFO"},
+    "root": {"handlers": ["stderr"], "level": LEVEL},
     "loggers": {
         "httpx": {"level": "WARNING"},
         "httpcore": {"level": "WARNING"},

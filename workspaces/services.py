@@ -198,20 +198,25 @@ def is_live(key: ApiKey, now: dt.datetime) -> bool:
 
 
 def find_key(token: str) -> ApiKey | None:
-    """The live key of a token, or None. Secrets are compared in constant time."""
+    """The live key of a token, or None."""
     prefix, _, secret = token.partition(".")
     key = _read_key(prefix)
+    return key if opens(key, secret) else None
+
+
+def opens(key: ApiKey | None, secret: str) -> bool:
+    """Whether the key is live and this is its secret, in constant time; notes that it was used."""
     given, now = secret_hmac(secret), timezone.now()
     # An unknown prefix costs the same comparisons as a wrong secret.
     current = hmac.compare_digest(bytes(key.secret_hmac) if key else bytes(32), given)
     before = hmac.compare_digest(bytes(key.previous_hmac or bytes(32)) if key else bytes(32), given)
     if key is None or not is_live(key, now):
-        return None
+        return False
     if not current and not (before and key.previous_until is not None and key.previous_until > now):
-        return None
+        return False
     if key.last_used_at is None or now - key.last_used_at > LAST_USED_GRAIN:
         ApiKey.objects.filter(id=key.id).update(last_used_at=now)
-    return key
+    return True
 
 
 _KEYS: RowCache[ApiKey] = RowCache()

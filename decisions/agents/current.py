@@ -42,12 +42,15 @@ def space_of(version: AgentVersion) -> Space:
 
 
 _CURRENT: RowCache[CurrentAgent] = RowCache()
-CURRENT_VERSIONS = f"""
-SELECT a.slug, a.id, v.id, {STAMP.format("a")}
-  FROM decisions_agent a
+ACTING = """
  CROSS JOIN LATERAL (SELECT id FROM decisions_agentversion
                       WHERE agent_id = a.id AND (a.current_version_id IS NULL OR id = a.current_version_id)
                       ORDER BY number DESC LIMIT 1) v
+"""
+"""SQL: joins `v`, the version that acts, to the agent `a`."""
+_CURRENT_VERSIONS = f"""
+SELECT a.slug, a.id, v.id, {STAMP.format("a")}
+  FROM decisions_agent a {ACTING}
  WHERE a.workspace_id = %s AND a.slug = ANY(%s)
 """  # noqa: S608 - names of our own
 
@@ -57,7 +60,7 @@ def find_agents(by: Actor, slugs: Iterable[str]) -> dict[str, CurrentAgent]:
     those that are new to this process or have changed."""
     asked = list(dict.fromkeys(slugs))
     with prepared_cursor() as cursor:
-        cursor.execute(CURRENT_VERSIONS, [by.workspace.id, asked])
+        cursor.execute(_CURRENT_VERSIONS, [by.workspace.id, asked])
         rows = [(slug, agent, version, f"{stamp} {version}") for slug, agent, version, stamp in cursor.fetchall()]
     found = {slug: _CURRENT.find(agent, stamp) for slug, agent, _, stamp in rows}
     if unmet := [row for row in rows if found[row[0]] is None]:

@@ -7,6 +7,7 @@ fail_chat, leave_chat: how else a call ends
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import re
@@ -24,20 +25,21 @@ from django.utils import timezone
 from decisions.agents.current import CurrentAgent, find_agents
 from decisions.chats.recalling import keep_answer, name_of_answer, recall_answer
 from decisions.chats.requests import Chat
+from decisions.chats.standing import OutOfDate, Standing, unchanged
 from decisions.chats.written import Written
-from decisions.errors import IdNotUsable, UnknownAgent
+from decisions.errors import UnknownAgent
 from decisions.gateway.exposures import record_exposures, record_failures
 from decisions.gateway.questions import Question, Reply, Scoring, Side, Wanted
 from decisions.gateway.routing import Routing, pin_question
-from decisions.gateway.rows import TABLE, decision_row
+from decisions.gateway.rows import decision_row, write_answered
 from decisions.ingest.batches import resolve_episodes
 from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
-from decisions.ingest.writer import Row, columns_of, write_within
+from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.places import Place, find_places
-from models_registry.calls import Ending, Opening, close_calls, open_calls
+from models_registry.calls import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.key_limits import may_ask, refuse_agent, refuse_over_limits
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
 from models_registry.prompts import put_before
@@ -108,11 +110,18 @@ class Ended:
     first_byte_at: dt.datetime | None = None
 
 
-def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) -> Begun:
-    """Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput; nothing is open
-    then."""
+def begin_chat(
+    *, by: Actor, chat: Chat, kind: str, about: About | None = None, standing: Standing | None = None
+) -> Begun:
+    """`standing`: of the key and the agent that the chat names, as it was kept; then a refusal may be out of date, too.
+    Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput, OutOfDate; nothing is
+    open then."""
     started, now, about = time.perf_counter(), timezone.now(), about or About()
-    current, pinned = _find_model(by, chat.model)
+    if standing is None:
+        current, pinned = _find_model(by, chat.model)
+    else:
+        refuse_agent(by=by, agent=chat.model)
+        current, pinned = standing.current, None
     _refuse_what_does_not_fit(current, chat)
     decision_id = uuid7()
     unit = about.unit or chat.unit
@@ -132,7 +141,7 @@ def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) 
         places = find_places([pinned])
         question = pin_question(decision_id, item, unit or str(decision_id), current, pinned, wanted)
     else:
-        routes = find_routes(current.agent.registered_model)
+        routes = standing.routes if standing is not None else find_routes(current.agent.registered_model)
         places, routing = routes.places, Routing(current, routes.router)
         made = routing.make_question(decision_id, "", item, lambda acting, faults: wanted, [])
         assert made is not None  # a chat is wanted as it is
@@ -149,20 +158,25 @@ def begin_chat(*, by: Actor, chat: Chat, kind: str, about: About | None = None) 
         kept_as = name_of_answer(by=by, side=question.side, route=question.route, body=body)
     if kept_as and not about.anew:
         recalled = recall_answer(by=by, side=question.side, name=kept_as, content_hash=_hash_of(chat.state))
-    open_calls(by=by, kind=kind, openings=[Opening(decision_id, question.route.version)], now=now)
+    openings = [Opening(decision_id, question.route.version)]
+    condition = unchanged(standing) if standing is not None else ALWAYS
+    if not open_calls(by=by, kind=kind, openings=openings, now=now, condition=condition):
+        raise OutOfDate
     attempts, sides = tuple(one for one, _ in asked), tuple(side for _, side in asked)
     return Begun(by, chat, question, attempts, sides, started, now, kept_as, recalled)
 
 
 def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) -> None:
     """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, and
-    this is what was generated until then. Raises IdNotUsable, Erased."""
+    this is what was generated until then."""
     now = timezone.now()
     question = _served(begun, ended.attempt)
     written, endpoint = ended.written, ended.attempt.place.endpoint
     cached = begun.recalled is not None
     cost = Decimal(0) if cached else endpoint.price(written.tokens_in, written.tokens_out)
-    with transaction.atomic():
+    item = question.item
+    alone = question.route.phase is None and not item.episode and not item.item_ref
+    with contextlib.nullcontext() if alone else transaction.atomic():  # one statement is a transaction of its own
         exposures = record_exposures(begun.by, [question], now)
         row = _decision_row(
             begun,
@@ -174,9 +188,6 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
             cost=cost,
             recorded_at=now,
         )
-        stored = write_within(TABLE, resolve_episodes(begun.by, columns_of([row])))
-        if stored.duplicates or stored.conflicts or stored.foreign:  # the id is ours, and fresh
-            raise IdNotUsable.of()
         ending = Ending(
             question.id,
             state,
@@ -189,9 +200,9 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
             cost=cost,
             first_byte_at=ended.first_byte_at,
         )
-        close_calls(by=begun.by, endings=[ending], now=now)
-        if row["item_ref"]:
-            mark_late_decisions(begun.by.workspace.id, {row["item_ref"]})
+        write_answered(by=begun.by, columns=resolve_episodes(begun.by, columns_of([row])), ending=ending, now=now)
+        if item.item_ref:
+            mark_late_decisions(begun.by.workspace.id, {item.item_ref})
     if begun.kept_as and not cached and state == CallState.ANSWERED and not question.fallback:
         seconds = question.current.agent.cache_seconds
         keep_answer(name=begun.kept_as, seconds=seconds, decision_id=question.id, written=written)

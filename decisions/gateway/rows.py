@@ -1,4 +1,4 @@
-"""The row of a decision that the gateway made, by `decide` or in a chat."""
+"""The row of a decision that the gateway made, by `decide` or in a chat, and the statement that writes it alone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 from decisions.gateway.questions import Question
 from decisions.ingest.decisions import DECISION_TABLE
-from decisions.ingest.writer import Row, Table
+from decisions.ingest.writer import Columns, Row, Table, insert_of
+from models_registry.calls import CLOSED, Ending, closing
 from workspaces.actors import Actor
+from workspaces.prepared import prepared_cursor
 
 TABLE = Table(DECISION_TABLE.name, DECISION_TABLE.columns | {"token_ids": "jsonb", "logprobs": "jsonb"})
 
@@ -36,3 +38,14 @@ def decision_row(by: Actor, question: Question, *, observed_at: dt.datetime, **k
         }
         | known
     )
+
+
+def write_answered(*, by: Actor, columns: Columns, ending: Ending, now: dt.datetime) -> None:
+    """A decision under a fresh id, and its closed call, in one statement: outside a transaction it is one of its own.
+    Raises IntegrityError."""
+    insert, rows = insert_of(TABLE, columns)
+    with prepared_cursor() as cursor:
+        cursor.execute(
+            f"WITH decided AS ({insert}), {CLOSED} SELECT count(*) FROM closed",  # noqa: S608 - names of our own
+            {"rows": rows, **closing(by=by, endings=[ending], now=now)},
+        )

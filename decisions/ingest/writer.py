@@ -192,24 +192,29 @@ _CELLS: dict[str, Callable[[list[Any]], list[bytes]]] = {
 }
 
 
+def insert_of(table: Table, columns: Columns) -> tuple[str, str]:
+    """The statement that inserts the rows, and its parameter `rows`. A column of nulls costs PostgreSQL as much as any
+    other, so it is left out."""
+    count = len(columns["id"])
+    kinds = tuple((name, kind) for name, kind in table.columns.items() if columns[name].count(None) < count)
+    return _insert_statement(table.name, kinds), _payload(kinds, columns)
+
+
 @functools.lru_cache(maxsize=256)
 def _insert_statement(name: str, columns: tuple[tuple[str, str], ...]) -> str:
     """Composed once for the columns that are given: that costs as much as the rest of recording one decision."""
     given = ", ".join(f'"{column}"' for column, _ in columns)
     typed = ", ".join(f'"{column}" {"text" if kind == "bytea" else kind}' for column, kind in columns)
     picked = ", ".join(f"decode(\"{column}\", 'hex')" if kind == "bytea" else f'"{column}"' for column, kind in columns)
-    return (  # names come from our own tables
-        f'INSERT INTO "{name}" ({given}) SELECT {picked} FROM json_to_recordset(%s::json) AS x({typed})'  # noqa: S608
-        " ON CONFLICT DO NOTHING RETURNING id"
-    )
+    # names come from our own tables
+    return f'INSERT INTO "{name}" ({given}) SELECT {picked} FROM json_to_recordset(%(rows)s::json) AS x({typed})'  # noqa: S608
 
 
 def _insert_missing(table: Table, columns: Columns) -> Written:
     ids = columns["id"]
-    # A column of nulls costs PostgreSQL as much as any other, so it is left out.
-    kinds = tuple((name, kind) for name, kind in table.columns.items() if columns[name].count(None) < len(ids))
+    statement, rows = insert_of(table, columns)
     with prepared_cursor() as cursor:
-        cursor.execute(_insert_statement(table.name, kinds), [_payload(kinds, columns)])
+        cursor.execute(f"{statement} ON CONFLICT DO NOTHING RETURNING id", {"rows": rows})
         stored = {row[0] for row in cursor.fetchall()}
     if len(stored) == len(ids):
         return Written()

@@ -54,11 +54,11 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A completion whose first chunk is there. `chunks` begins with that one, and raises BackendUnavailable where the
-    server breaks off. `response` is None where no server writes it."""
+    """A completion whose first chunk is there. `chunks` begins with that one, gives together what came together, and
+    raises BackendUnavailable where the server breaks off. `response` is None where no server writes it."""
 
     attempt: Attempt
-    chunks: AsyncIterator[dict[str, Any]]
+    chunks: AsyncIterator[list[dict[str, Any]]]
     response: aiohttp.ClientResponse | None
     failures: tuple[str, ...] = ()
 
@@ -207,25 +207,25 @@ async def _unless_silent(clients: ChatClients, endpoint: Endpoint, asking: Corou
             await asyncio.wait({task})
 
 
-async def _with_first(first: dict[str, Any], rest: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+async def _with_first(first: T, rest: AsyncIterator[T]) -> AsyncIterator[T]:
     yield first
-    async for chunk in rest:
-        yield chunk
+    async for one in rest:
+        yield one
 
 
-async def _read_chunks(endpoint: Endpoint, response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
-    """Up to [DONE]. A stream that ends without it was broken off."""
+async def _read_chunks(endpoint: Endpoint, response: aiohttp.ClientResponse) -> AsyncIterator[list[dict[str, Any]]]:
+    """Up to [DONE], those of one read together. A stream that ends without it was broken off."""
     begun = b""
     try:
         async for piece in response.content.iter_any():
             *lines, begun = (begun + piece).split(b"\n")
-            for line in lines:
-                if not line.startswith(b"data:"):
-                    continue  # comments, which keep a connection open, and names of events
-                text = line[5:].strip()
-                if text == DONE:
-                    return
-                yield _chunk_of(endpoint, text)
+            # Others are comments, which keep a connection open, and names of events.
+            texts = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+            done = DONE in texts
+            if chunks := [_chunk_of(endpoint, text) for text in texts[: texts.index(DONE) if done else None]]:
+                yield chunks
+            if done:
+                return
     except (aiohttp.ClientError, OSError) as error:
         raise _unavailable(endpoint, error) from error
     finally:

@@ -1,6 +1,6 @@
 """The gateway's process: `python -m project.gateway`, stopped by SIGTERM.
 
-Starlette's routes run on granian inside this process, as the model server's do.
+aiohttp, which asks the models, serves here as well: no bridge lies between the two (docs/adr/0033).
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from granian.constants import Interfaces
-from granian.server.embed import Server
+from aiohttp import web
 
 if TYPE_CHECKING:
     from project.gateway.app import Gateway
 
 STOP_SECONDS = 5.0
 """How long answers that grow may go on after SIGTERM."""
+IDLE_SECONDS = 75.0
+"""How long a connection may lie idle, or take for the head of a request."""
+BACKLOG = 1024
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,39 +38,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     django.setup()
     from project.gateway.app import Gateway
 
-    gateway = Gateway()
-    server = Server(
-        gateway.build_app(),
-        address=options.host,
-        port=options.port,
-        interface=Interfaces.ASGINL,  # nothing in the app wants lifespan events
-        websockets=False,
-        backpressure=2048,
-        log_enabled=False,
-    )
     gc.collect()
     gc.freeze()  # as project/wsgi.py
     gc.set_threshold(10_000, 20, 20)
-    asyncio.run(_serve(server, gateway))
+    asyncio.run(_serve(Gateway(), options.host, options.port))
     return 0
 
 
-async def _serve(server: Server, gateway: Gateway) -> None:
+async def _serve(gateway: Gateway, host: str, port: int) -> None:
+    runner = web.AppRunner(
+        gateway.build_app(),
+        access_log=None,
+        auto_decompress=False,
+        handler_cancellation=True,  # a client that leaves ends the work for it
+        keepalive_timeout=IDLE_SECONDS,
+        shutdown_timeout=0,  # what grows has had its time before
+    )
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    serving = asyncio.create_task(server.serve())
-    waiting = asyncio.create_task(asked.wait())
-    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    await runner.setup()
+    await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
+    await asked.wait()
     await gateway.close(STOP_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):
         # A second signal would kill the interpreter during its clean-up.
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
-    waiting.cancel()
-    server.stop()  # type: ignore[no-untyped-call]
-    await serving
+    await runner.cleanup()
     await gateway.clients.close()
     gateway.database.close()
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 import structlog
+from aiohttp import web
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from decisions.chats.answering import (
     About,
@@ -36,22 +32,26 @@ from decisions.chats.faults import as_openai, body_of
 from decisions.chats.recalling import as_chunks
 from decisions.chats.requests import Chat, read_chat, read_json
 from decisions.chats.responses import ResponseShape, read_response
+from decisions.chats.standing import OutOfDate, keep_standing, recall_standing
 from decisions.chats.written import Written
 from models_registry.backends.chatting import Answered, ChatClients, Streamed
 from models_registry.errors import BackendUnavailable, ChatRefused
 from models_registry.models import CallKind
 from project.gateway.database import Database
-from project.gateway.streams import EventStream
+from project.gateway.streams import EventStream, Gone, cut_off
+from project.logging import request_logger
 from workspaces import actors
 from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, TooLarge, Unavailable
 from workspaces.ids import uuid7
-from workspaces.models import Scope
+from workspaces.models import ApiKey, Scope
 from workspaces.parsing import MAX_BODY
 from workspaces.services import find_key
 from workspaces.throttling import count_request
 
 T = TypeVar("T")
-Handler = Callable[[Request], Awaitable[ASGIApp]]
+Read = Callable[[Mapping[str, Any]], Chat]
+ShapeOf = Callable[[Begun, Mapping[str, Any]], Shape]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ABOUT = {
     "unit": "x-reckoner-unit",
     "episode": "x-reckoner-episode",
@@ -61,19 +61,17 @@ ABOUT = {
     "external_id": "x-reckoner-external-id",
 }
 LONGEST_NAME = 200
-REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+USABLE_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+REQUEST_ID = web.RequestKey("request_id", str)
 LEFT = 499
 """What the log says of a client who left; nobody gets it."""
 
 log = structlog.get_logger(__name__)
+request_log = request_logger(__name__)
 
 
 class BadKey(Exception):
     """Nobody may ask with this. Its text says why."""
-
-
-class Left(Exception):
-    """The client is gone, and nobody waits for an answer."""
 
 
 class Gateway:
@@ -84,18 +82,20 @@ class Gateway:
         self.answering = 0
         self.stopping = False
 
-    def build_app(self) -> Starlette:
-        return Starlette(
-            routes=[
-                Route("/livez", self._logged(self.livez)),
-                Route("/readyz", self._logged(self.readyz)),
-                Route("/v1/models", self._logged(self.list_models)),
-                Route("/v1/models/{model:path}", self._logged(self.show_model)),
-                Route("/v1/chat/completions", self._logged(self.chat), methods=["POST"]),
-                Route("/v1/responses", self._logged(self.respond), methods=["POST"]),
-            ],
-            exception_handlers={HTTPException: _refuse_http},
+    def build_app(self) -> web.Application:
+        app = web.Application(middlewares=[self._around], client_max_size=MAX_BODY)
+        app.add_routes(
+            [
+                web.get("/livez", self.livez),
+                web.get("/readyz", self.readyz),
+                web.get("/v1/models", self.list_models),
+                web.get("/v1/models/{model:.+}", self.show_model),
+                web.post("/v1/chat/completions", self.chat),
+                web.post("/v1/responses", self.respond),
+            ]
         )
+        app.on_response_prepare.append(_add_headers)
+        return app
 
     async def close(self, seconds: float) -> None:
         """Takes nothing new, and waits so long for answers that grow. A call that is still open then is abandoned."""
@@ -106,10 +106,10 @@ class Gateway:
 
     # Probes
 
-    async def livez(self, request: Request) -> ASGIApp:
+    async def livez(self, request: web.Request) -> web.StreamResponse:
         return _json({"status": "ok"})
 
-    async def readyz(self, request: Request) -> ASGIApp:
+    async def readyz(self, request: web.Request) -> web.StreamResponse:
         """The database answers, and has the table of calls."""
 
         def look() -> None:
@@ -124,97 +124,74 @@ class Gateway:
 
     # Models and chats
 
-    async def list_models(self, request: Request) -> ASGIApp:
+    async def list_models(self, request: web.Request) -> web.StreamResponse:
         def look(by: actors.Actor) -> list[dict[str, Any]]:
             return list_models(by=by)
 
         return _json({"object": "list", "data": await self._run_as(request, look)})
 
-    async def show_model(self, request: Request) -> ASGIApp:
+    async def show_model(self, request: web.Request) -> web.StreamResponse:
         def look(by: actors.Actor) -> dict[str, Any]:
-            return find_model(by=by, reference=request.path_params["model"])
+            return find_model(by=by, reference=request.match_info["model"])
 
         return _json(await self._run_as(request, look))
 
-    async def chat(self, request: Request) -> ASGIApp:
+    async def chat(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, CallKind.CHAT, read_chat, lambda begun, _: ChatShape(begun))
 
-    async def respond(self, request: Request) -> ASGIApp:
+    async def respond(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, CallKind.RESPONSE, read_response, ResponseShape)
 
-    async def _run_as(self, request: Request, work: Callable[[actors.Actor], T]) -> T:
+    async def _run_as(self, request: web.Request, work: Callable[[actors.Actor], T]) -> T:
         """The work for whoever asks, in one visit to a thread. Raises BadKey, NotAllowed, TooManyRequests."""
-        if settings.HTTPS and request.headers.get("x-forwarded-proto") != "https":
-            raise NotAllowed("Call this address with https.")
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise BadKey("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
+        token = _token_of(request)
 
         def run() -> tuple[str, T]:
-            key = find_key(token.strip())
-            if key is None:
-                raise BadKey("This key is unknown, expired or revoked.")
-            by = actors.program(key)
-            if not by.may(Scope.ROUTE_READ):
-                raise NotAllowed(f"This call needs the scope {Scope.ROUTE_READ.value}.")
-            count_request(by)
+            by = _admit(find_key(token))
             return by.name, work(by)
 
         name, done = await self.database.run(run)
         structlog.contextvars.bind_contextvars(actor=name)
         return done
 
-    async def _answer(
-        self,
-        request: Request,
-        kind: str,
-        read: Callable[[Mapping[str, Any]], Chat],
-        shape_of: Callable[[Begun, Mapping[str, Any]], Shape],
-    ) -> ASGIApp:
+    async def _answer(self, request: web.Request, kind: str, read: Read, shape_of: ShapeOf) -> web.StreamResponse:
         if self.stopping:
             raise Unavailable("The gateway is stopping. Send the same request again.")
-        body, about = await _read_body(request), _about(request)
-
-        def begin(by: actors.Actor) -> tuple[Begun, Shape]:
-            given = read_json(body)
-            begun = begin_chat(by=by, chat=read(given), kind=kind, about=about)
-            return begun, shape_of(begun, given)
-
-        begun, shape = await self._run_as(request, begin)
+        body, about, token = await _read_body(request), _about(request), _token_of(request)
+        begun, shape = await self.database.run(_begin, token, body, kind, about, read, shape_of)
+        structlog.contextvars.bind_contextvars(actor=begun.by.name)
         headers = {"x-reckoner-decision-id": str(begun.id)}
         if begun.recalled is not None:
             headers["x-reckoner-cached"] = "true"
-        leaving = asyncio.ensure_future(_until_gone(request))
+        answer: dict[str, Any] = {}
+        stream: EventStream | None = None
+        ended: Ended | None = None
         self.answering += 1
-        handed_on = False
         try:
             if begun.chat.stream:
-                streamed = await _unless_left(leaving, self._ask_stream(begun))
+                streamed = await self._ask_stream(begun)
                 ended = Ended(Written(), streamed.attempt, streamed.failures, timezone.now())
-                handed_on = True
-                return EventStream(self.database, begun, streamed, ended, shape, leaving, headers, self._one_less)
-            answered = await _unless_left(leaving, self._ask_whole(begun))
-            ended = Ended(Written(), answered.attempt, answered.failures, timezone.now())
-            ended.written.take_whole(answered.answer)
+                stream = EventStream(request, shape, headers)
+                await stream.tell(streamed, ended)
+            else:
+                answered = await self._ask_whole(begun)
+                answer = answered.answer
+                ended = Ended(Written(), answered.attempt, answered.failures, timezone.now())
+                ended.written.take_whole(answer)
             await self.database.run(record_chat, begun=begun, ended=ended)
-            return _json(shape.whole(answered.answer, ended), headers=headers)
-        except Left:
-            await self.database.run(leave_chat, begun=begun)
-            raise
-        except (ChatRefused, BackendUnavailable) as error:
-            unanswered = isinstance(error, BackendUnavailable)
-            await self.database.run(
-                fail_chat, begun=begun, reason=error.message, unanswered=unanswered, backend=error.backend
-            )
+        except (asyncio.CancelledError, Gone):  # the client is gone
+            if not self.stopping:
+                await self._leave(begun, ended)
             raise
         except Exception as error:
-            reason = f"The gateway failed: {type(error).__name__}."
-            await self.database.run(fail_chat, begun=begun, reason=reason, unanswered=False)
-            raise
+            await self._fail(begun, ended, error)
+            if stream is None:
+                raise
+            log.warning("chat_broken_off", call=str(begun.id), error=str(error)[:300])
+            return await stream.break_off(error)
         finally:
-            if not handed_on:
-                leaving.cancel()
-                self._one_less()
+            self.answering -= 1
+        return await stream.finish(ended) if stream else _json(shape.whole(answer, ended), headers=headers)
 
     async def _ask_whole(self, begun: Begun) -> Answered:
         if begun.recalled is not None:
@@ -223,35 +200,72 @@ class Gateway:
 
     async def _ask_stream(self, begun: Begun) -> Streamed:
         if begun.recalled is not None:
-            return Streamed(begun.attempts[0], _one_by_one(as_chunks(begun.recalled)), None)
+            return Streamed(begun.attempts[0], _at_once(as_chunks(begun.recalled)), None)
         return await self.clients.ask_stream(begun.attempts, begun.body)
 
-    def _one_less(self) -> None:
-        self.answering -= 1
+    async def _leave(self, begun: Begun, ended: Ended | None) -> None:
+        try:
+            await self.database.run(leave_chat, begun=begun, ended=ended if begun.chat.stream else None)
+        except (ReckonerError, DatabaseError, InterfaceError):
+            log.exception("call_left_open", call=str(begun.id))  # the sweeper finds it
+
+    async def _fail(self, begun: Begun, ended: Ended | None, error: Exception) -> None:
+        unanswered = isinstance(error, BackendUnavailable)
+        reason, backend = f"The gateway failed: {type(error).__name__}.", None
+        if isinstance(error, ChatRefused | BackendUnavailable):
+            reason = error.message
+            backend = ended.attempt.place.endpoint.backend if ended is not None else error.backend
+        try:
+            await self.database.run(fail_chat, begun=begun, reason=reason, unanswered=unanswered, backend=backend)
+        except (DatabaseError, InterfaceError):
+            log.exception("call_left_open", call=str(begun.id))
 
     # Around every route
 
-    def _logged(self, handler: Handler) -> Callable[[Request], Awaitable[Any]]:
-        async def answer(request: Request) -> ASGIApp:
-            began = time.perf_counter()
-            given = request.headers.get("x-request-id", "")
-            request_id = given if REQUEST_ID.match(given) else str(uuid7())
-            structlog.contextvars.clear_contextvars()
-            structlog.contextvars.bind_contextvars(request_id=request_id)
+    @web.middleware
+    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Every answer, refusal and fault passes here, and leaves a line in the log when it is over."""
+        began = time.perf_counter()
+        given = request.headers.get("x-request-id", "")
+        request[REQUEST_ID] = given if USABLE_ID.match(given) else str(uuid7())
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request[REQUEST_ID])
+        status = LEFT
+        try:
             response = await _told(handler, request)
-            status = getattr(response, "status_code", 200)
-            if isinstance(response, Response):
-                response.headers["x-request-id"] = request_id
-                response.headers["cache-control"] = "no-store"
-            if request.url.path not in ("/livez", "/readyz"):
-                milliseconds = round((time.perf_counter() - began) * 1000, 1)
-                log.info("request", method=request.method, path=request.url.path[:200], status=status, ms=milliseconds)
+            status = response.status
             return response
+        finally:
+            if request.path not in ("/livez", "/readyz"):
+                milliseconds = round((time.perf_counter() - began) * 1000, 1)
+                told = {"method": request.method, "path": request.path[:200], "status": status, "ms": milliseconds}
+                asyncio.get_running_loop().call_soon(
+                    lambda: request_log.info("request", **told)
+                )  # the answer goes first
 
-        return answer
+
+def _begin(token: str, body: bytes, kind: str, about: About, read: Read, shape_of: ShapeOf) -> tuple[Begun, Shape]:
+    """Opens the call of a chat for whoever asks. Raises BadKey, NotAllowed, TooManyRequests, and as `begin_chat`."""
+    try:
+        given = read_json(body)
+        chat = read(given)
+    except ReckonerError:
+        _admit(find_key(token))  # who may not ask at all hears only that
+        raise
+    counted = False
+    if (standing := recall_standing(token=token, slug=chat.model)) is not None:
+        with contextlib.suppress(ReckonerError, OutOfDate):  # all is read anew, and says whether it is so
+            by = _admit(standing.key)
+            counted = True
+            begun = begin_chat(by=by, chat=chat, kind=kind, about=about, standing=standing)
+            return begun, shape_of(begun, given)
+    begun = begin_chat(by=_admit(find_key(token), counted=counted), chat=chat, kind=kind, about=about)
+    if chat.model == begun.question.current.agent.slug:
+        keep_standing(token=token, slug=chat.model)
+    return begun, shape_of(begun, given)
 
 
-async def _told(handler: Handler, request: Request) -> ASGIApp:
+async def _told(handler: Handler, request: web.Request) -> web.StreamResponse:
     """The handler's answer, or its refusal."""
     try:
         return await handler(request)
@@ -264,14 +278,40 @@ async def _told(handler: Handler, request: Request) -> ASGIApp:
     except (DatabaseError, InterfaceError) as error:
         log.error("database_unavailable", error=str(error).partition("\n")[0])
         return _json(as_openai(Unavailable("The database does not answer. Send the same request again."))[1], 503)
-    except Left:
-        return Response(status_code=LEFT)
+    except Gone:
+        return web.Response(status=LEFT)
+    except web.HTTPException as error:  # paths and methods that are not served
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status, "invalid_request")
+        message = f"{request.method} {request.path[:200]} is not served here."
+        return _json(body_of(message, kind="invalid_request_error", code=code), error.status)
     except Exception:
         log.exception("request_failed")
         return _json(body_of("The gateway failed.", kind="server_error", code="internal_error"), 500)
 
 
-def _about(request: Request) -> About:
+def _token_of(request: web.Request) -> str:
+    """Raises BadKey, NotAllowed."""
+    if settings.HTTPS and request.headers.get("x-forwarded-proto") != "https":
+        raise NotAllowed("Call this address with https.")
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise BadKey("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
+    return token.strip()
+
+
+def _admit(key: ApiKey | None, *, counted: bool = False) -> actors.Actor:
+    """Counts the request, unless it was. Raises BadKey, NotAllowed, TooManyRequests."""
+    if key is None:
+        raise BadKey("This key is unknown, expired or revoked.")
+    by = actors.program(key)
+    if not by.may(Scope.ROUTE_READ):
+        raise NotAllowed(f"This call needs the scope {Scope.ROUTE_READ.value}.")
+    if not counted:
+        count_request(by)
+    return by
+
+
+def _about(request: web.Request) -> About:
     """Raises InvalidInput."""
     given = {field: request.headers[name] for field, name in ABOUT.items() if request.headers.get(name)}
     faults = [
@@ -284,57 +324,29 @@ def _about(request: Request) -> About:
     return About(**given, anew="no-cache" in request.headers.get("cache-control", "").lower())
 
 
-async def _read_body(request: Request) -> bytes:
-    """Raises TooLarge, InvalidInput, Left; a client that needs too long for it is cut off by the last."""
+async def _read_body(request: web.Request) -> bytes:
+    """Raises TooLarge, InvalidInput, and Gone for a client that needs too long for it, which is cut off."""
     if request.headers.get("content-encoding", "identity") != "identity":
         fault = FieldFault("content-encoding", "is not supported", "none")
         raise InvalidInput("The body is encoded.", faults=[fault])
-    chunks: list[bytes] = []
-    size = 0
     try:
         async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > MAX_BODY:
-                    raise TooLarge(f"The body has more than {MAX_BODY} bytes.")
-                chunks.append(chunk)
-    except (ClientDisconnect, TimeoutError) as error:
-        raise Left from error
-    return b"".join(chunks)
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise TooLarge(f"The body has more than {MAX_BODY} bytes.") from error
+    except TimeoutError as error:
+        raise cut_off(request) from error
 
 
-async def _one_by_one(chunks: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-    for chunk in chunks:
-        yield chunk
+async def _at_once(chunks: list[dict[str, Any]]) -> AsyncIterator[list[dict[str, Any]]]:
+    yield chunks
 
 
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers["x-request-id"] = request.get(REQUEST_ID, "")
+    response.headers["cache-control"] = "no-store"
+    response.headers["server"] = "reckoner"
 
 
-async def _unless_left(leaving: asyncio.Future[None], work: Coroutine[Any, Any, T]) -> T:
-    """Raises Left where the client is gone first, and gives up the work."""
-    working = asyncio.ensure_future(work)
-    both: set[asyncio.Future[Any]] = {working, leaving}
-    try:
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise Left
-        return working.result()
-    finally:
-        if not working.done():
-            working.cancel()
-            await asyncio.wait({working})
-
-
-def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(body), status, dict(headers or {}), media_type="application/json")
-
-
-async def _refuse_http(request: Request, error: Exception) -> Response:
-    """Paths and methods that are not served."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    code = {404: "not_found", 405: "method_not_allowed"}.get(status, "invalid_request")
-    message = f"{request.method} {request.url.path[:200]} is not served here."
-    return _json(body_of(message, kind="invalid_request_error", code=code), status)
+def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, headers=headers, content_type="application/json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -23,13 +22,21 @@ class Database:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="database")
 
     async def run(self, service: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the service returns or raises."""
+        """What the service returns or raises. A task that is cancelled meanwhile learns what was done, and is cancelled
+        at its next wait."""
 
         def call() -> T:
             check_connections()
             return service(*args, **kwargs)
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(call))
+        running = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait({running})
+            if (task := asyncio.current_task()) is not None:
+                task.cancel()
+            return running.result()
 
     def close(self) -> None:
         """Waits for what runs."""
