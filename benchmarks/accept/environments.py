@@ -67,7 +67,7 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/browser/test_episodes_in_browser.py",
     ],
 }
-COMPANY = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "theagentcompany"
+COMPANY = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "theagentcompany" / "tasks"
 
 
 def shown(report: Report, quick: bool) -> None:
