@@ -23,8 +23,8 @@ from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
-from decisions.models import Agent, Decision, Episode, Step
-from decisions.queries.episode_list import HELD_OUT
+from decisions.models import Decision, Episode, Step
+from decisions.queries.episode_list import Filters, walk_episodes
 from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
@@ -82,20 +82,16 @@ class StepList(IngestListView[Step]):
 
 
 class EpisodeList(IngestListView[Episode]):
-    """Lists episodes, newest first. Those on held-out tasks only where a session or a unit is asked for."""
+    """Lists episodes, newest first. Those on held-out tasks only where their session is asked for."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
     serializer_class = EpisodeSerializer
 
     def get_queryset(self) -> Any:
-        workspace = acting(self.request).workspace
-        episodes = Episode.objects.for_workspace(workspace).select_related("agent")
-        if slug := text_parameter(self.request, "agent"):
-            # By its id: joined by its slug, an agent of few episodes is looked for among all.
-            agent = Agent.objects.for_workspace(workspace).filter(slug=slug).first()
-            episodes = episodes.filter(agent_id=agent.id) if agent is not None else episodes.none()
-        asked = {name: wanted for name in ("session", "unit") if (wanted := text_parameter(self.request, name))}
-        return episodes.filter(**asked) if asked else episodes.exclude(session__startswith=HELD_OUT)
+        asked = {name: text_parameter(self.request, name) or "" for name in ("agent", "session")}
+        episodes = walk_episodes(acting(self.request).workspace, Filters(**asked)).select_related("agent")
+        unit = text_parameter(self.request, "unit")
+        return episodes.filter(unit=unit) if unit else episodes
 
     @extend_schema(
         parameters=[

@@ -239,9 +239,8 @@ class Gateway:
             if request.path not in ("/livez", "/readyz"):
                 milliseconds = round((time.perf_counter() - began) * 1000, 1)
                 told = {"method": request.method, "path": request.path[:200], "status": status, "ms": milliseconds}
-                asyncio.get_running_loop().call_soon(
-                    lambda: request_log.info("request", **told)
-                )  # the answer goes first
+                # The answer goes first.
+                asyncio.get_running_loop().call_soon(lambda: request_log.info("request", **told))
 
 
 def _begin(token: str, body: bytes, kind: str, about: About, read: Read, shape_of: ShapeOf) -> tuple[Begun, Shape]:
