@@ -71,7 +71,12 @@ class DatasetSnapshot(WorkspaceOwned):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.rows:,} {self.kind} rows"
+        return f"{self.name}, {self.size}"
+
+    @property
+    def size(self) -> str:
+        """The number of its rows, for people."""
+        return f"{self.rows:,} {'tasks' if self.is_of_tasks else f'{self.kind} rows'}"
 
     @property
     def is_imported(self) -> bool:
