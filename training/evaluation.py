@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,8 @@ class Scored:
 
 
 def as_plain(interval: Interval, least: float = -math.inf, most: float = math.inf) -> dict[str, Any]:
-    """With bounds between the least and the most that the values can be: one cluster alone says nothing more."""
-    return {
-        "mean": interval.mean,
-        "low": max(least, interval.low),
-        "high": min(most, interval.high),
-        "n": interval.n,
-        "clusters": interval.clusters,
-    }
+    """Within the least and the most that the values can be, where these are known."""
+    return asdict(interval.within(least, most) if math.isfinite(most - least) else interval)
 
 
 def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec, free_rows: int) -> Scored:
@@ -90,10 +84,10 @@ def score_predictions(path: Path, result: RunResult, *, spec: RewardSpec, free_r
         rankings, items = read_rankings(path.parent / result.rankings)
         ranks = items == set(ids)
         for name_of, some in rankings.items():
-            scores[name_of] |= {name: as_plain(one, 0.0, 1.0) for name, one in measure_rankings(some).items()}
+            scores[name_of] |= {name: as_plain(one) for name, one in measure_rankings(some).items()}
         if {"base", "trained"} <= rankings.keys():
             compared = compare_rankings(rankings["trained"], rankings["base"])
-            differences |= {name: as_plain(one, -1.0, 1.0) for name, one in compared.items()}
+            differences |= {name: as_plain(one) for name, one in compared.items()}
     return Scored(len(ids), scores, differences, ranks)
 
 

@@ -40,12 +40,13 @@ class PairedTasks:
 
     def mean(self, model: str, measure: str, tasks: Sequence[str]) -> Interval:
         """Clustered by template."""
-        return clustered_mean(self._values(model, measure, tasks), self._templates(tasks))
+        return clustered_mean(self._values(model, measure, tasks), self._templates(tasks)).within(0.0, 1.0)
 
     def gain(self, measure: str, tasks: Sequence[str], clusters: Sequence[str] | None = None) -> Interval:
         """Trained minus base, paired; clustered by template, or as `clusters` say."""
         new, old = (self._values(model, measure, tasks) for model in ("trained", "base"))
-        return paired_difference(new, old, self._templates(tasks) if clusters is None else list(clusters))
+        alike = self._templates(tasks) if clusters is None else list(clusters)
+        return paired_difference(new, old, alike).within(-1.0, 1.0)
 
     def _values(self, model: str, measure: str, tasks: Sequence[str]) -> list[float]:
         field = "correct" if measure == "accuracy" else measure

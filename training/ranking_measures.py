@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
+from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference
 from training.engine.slates import best_first
 
 
@@ -68,16 +68,12 @@ TITLES = (
 
 
 def measure_rankings(rankings: Sequence[Scored]) -> dict[str, Interval]:
-    """Each measure's mean over the rankings; empty without any. Where all are 0 or all are 1, which has no spread, the
-    interval is Wilson's over the clusters."""
+    """Each measure's mean over the rankings, clustered by group; empty without any."""
     groups = [one.group for one in rankings]
     orders = [one.order for one in rankings]
-    found = {name: clustered_mean(list(map(of, orders)), groups) for name, of in MEASURES.items() if rankings}
-    for name, one in found.items():
-        if one.low == one.high and one.mean in (0.0, 1.0):
-            alike = wilson_interval(round(one.mean) * one.clusters, one.clusters)
-            found[name] = replace(one, low=alike.low, high=alike.high)
-    return found
+    return {
+        name: clustered_mean(list(map(of, orders)), groups).within(0.0, 1.0) for name, of in MEASURES.items() if orders
+    }
 
 
 def compare_rankings(these: Sequence[Scored], others: Sequence[Scored]) -> dict[str, Interval]:
@@ -87,7 +83,9 @@ def compare_rankings(these: Sequence[Scored], others: Sequence[Scored]) -> dict[
     groups = [one.group for one in these]
     orders = [(one.order, other.order) for one, other in zip(these, others, strict=True)]
     return {
-        name: paired_difference([of(one) for one, _ in orders], [of(other) for _, other in orders], groups)
+        name: paired_difference([of(one) for one, _ in orders], [of(other) for _, other in orders], groups).within(
+            -1.0, 1.0
+        )
         for name, of in MEASURES.items()
         if orders
     }

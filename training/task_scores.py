@@ -20,10 +20,10 @@ def score_tasks(path: Path) -> Scored:
     domains = paired.tasks_by("domain")
 
     def mean_of(model: str, name: str, tasks: list[str]) -> dict[str, Any]:
-        return as_plain(paired.mean(model, name, tasks), 0.0, 1.0)
+        return as_plain(paired.mean(model, name, tasks))
 
     def gain_of(name: str, tasks: list[str]) -> dict[str, Any]:
-        return as_plain(paired.gain(name, tasks), -1.0, 1.0)
+        return as_plain(paired.gain(name, tasks))
 
     everything = list(paired.tasks)
     scores: dict[str, dict[str, Any]] = {

@@ -3,9 +3,11 @@
 Evaluations of trained models, the pages and the demo's result call these. None of them decides a promotion.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +29,20 @@ class Interval:
     high: float
     n: int
     clusters: int
+
+    def within(self, least: float, most: float) -> Interval:
+        """The same 95 % interval of values that lie in [least, most], with its ends inside.
+
+        Clusters that are all alike have no spread, yet the next one may differ. Of all clusters a share of up to
+        u = z² / (G + z²) may then be as different as a value can be, which is Wilson's end for 0 of G clusters:
+
+            mean - u (mean - least)  to  mean + u (most - mean)
+        """
+        low, high = self.low, self.high
+        if high - low <= 1e-12 * (most - least):
+            unseen = wilson_interval(0, self.clusters).high
+            low, high = self.mean - unseen * (self.mean - least), self.mean + unseen * (most - self.mean)
+        return replace(self, low=max(least, low), high=min(most, high))
 
 
 def clustered_mean(values: ArrayLike, clusters: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -147,15 +163,15 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interva
     return Interval(mean, max(0.0, min(mean, centre - reach)), min(1.0, max(mean, centre + reach)), n, n)
 
 
-def share_interval(hits: ArrayLike, clusters: ArrayLike | None = None, confidence: float = 0.95) -> Interval:
-    """Interval of a share of 0/1 hits, (n,): Wilson's when independent, cluster-robust within [0, 1] otherwise."""
+def share_interval(hits: ArrayLike, clusters: ArrayLike | None = None) -> Interval:
+    """95 % interval of a share of 0/1 hits, (n,): Wilson's where each is a cluster of its own, as without `clusters`,
+    cluster-robust within [0, 1] otherwise."""
     hit = np.asarray(hits, dtype=np.float64)
     if not np.isin(hit, (0.0, 1.0)).all():
         raise ValueError("hits must be 0 or 1")
-    if clusters is None:
-        return wilson_interval(int(hit.sum()), hit.size, confidence)
-    found = clustered_mean(hit, clusters, confidence)
-    return Interval(found.mean, max(0.0, found.low), min(1.0, found.high), found.n, found.clusters)
+    if clusters is None or np.unique(np.asarray(clusters)).size == hit.size:
+        return wilson_interval(int(hit.sum()), hit.size)
+    return clustered_mean(hit, clusters).within(0.0, 1.0)
 
 
 def display_interval(

@@ -140,7 +140,7 @@ def _note(shadow: Shadow, figures: Figures, judged: Judged | None) -> None:
     )
     if agreement is not None:
         point.agreement = agreement.mean
-        if math.isfinite(agreement.low) and agreement.clusters > 1:
+        if agreement.clusters > 1:
             point.agreement_low, point.agreement_high = agreement.low, agreement.high
     point.tau = figures.tau
     if figures.untold:

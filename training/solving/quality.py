@@ -237,9 +237,7 @@ def _measure(
     known = [one for one in episodes if one.has_outcome]
     hits = [(one.solved, one.task, one.domain) for one in known if one.solved is not None]
     interval = share_interval([hit for hit, _, _ in hits], [task for _, task, _ in hits]) if hits else None
-    low = high = None
-    if interval is not None and math.isfinite(interval.low):
-        low, high = max(0.0, interval.low), min(1.0, interval.high)
+    low, high = (interval.low, interval.high) if interval is not None and interval.clusters > 1 else (None, None)
     steps = sum(one.steps for one in known)
     domains: defaultdict[str, list[float]] = defaultdict(list)
     for hit, _, domain in hits:

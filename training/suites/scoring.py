@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from decisions.rewards.components import COMPONENTS, ComponentError, Facts
-from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
+from models_registry.statistics.intervals import clustered_mean, paired_difference, share_interval, wilson_interval
 from training.dataset_parts import SLICES
 from training.engine.reward_function import RewardFunction, facts_of_text
 from training.engine.rows import NO, YES
@@ -147,7 +147,7 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
             for one in sorted((one for one in answers if not one.correct), key=lambda one: -one.p)[:ERRORS]
         ],
     }
-    found |= {name: as_plain(one, 0.0, 1.0) for name, one in measure_rankings(rankings_of(answers)).items()}
+    found |= {name: as_plain(one) for name, one in measure_rankings(rankings_of(answers)).items()}
     rewards = _rewards(answers)
     if rewards is not None:
         found["reward"] = _mean(rewards, groups)
@@ -170,7 +170,7 @@ def compare(these: Sequence[Answer], others: Sequence[Answer]) -> dict[str, Any]
     hits, other_hits = (np.array([one.correct for one in rows], dtype=float) for rows in (these, others))
     found: dict[str, Any] = {"accuracy": as_plain(paired_difference(hits, other_hits, groups), -1.0, 1.0)}
     ranked = compare_rankings(rankings_of(these), rankings_of(others))
-    found |= {name: as_plain(one, -1.0, 1.0) for name, one in ranked.items()}
+    found |= {name: as_plain(one) for name, one in ranked.items()}
     rewards, other_rewards = _rewards(these), _rewards(others)
     if rewards is not None and other_rewards is not None:
         reach = max(np.ptp(rewards), np.ptp(other_rewards), abs(rewards - other_rewards).max())
@@ -230,16 +230,8 @@ def _compare_texts(these: Sequence[Answer], others: Sequence[Answer], groups: Se
 
 
 def share(hits: Sequence[bool], groups: Sequence[str]) -> dict[str, Any]:
-    """A share with its interval inside [0, 1]: clustered; Wilson's where every row is a cluster, and over the clusters
-    where all hits are alike, whose spread would be 0."""
-    clusters = len(set(groups))
-    if clusters == len(hits):
-        return as_plain(wilson_interval(sum(hits), len(hits)))
-    found = clustered_mean([float(hit) for hit in hits], groups)
-    if found.low == found.high:
-        alike = wilson_interval(round(found.mean) * clusters, clusters)
-        found = Interval(found.mean, alike.low, alike.high, found.n, clusters)
-    return as_plain(found, 0.0, 1.0)
+    """A share with its interval, clustered by group."""
+    return as_plain(share_interval(hits, groups))
 
 
 def _mean(values: np.ndarray, groups: Sequence[str]) -> dict[str, Any]:

@@ -116,6 +116,26 @@ def test_shares_by_cluster_stay_in_range():
         share_interval([0.5])
 
 
+def test_clusters_that_are_all_alike_are_not_certain():
+    pairs = np.repeat(np.arange(10), 2)
+    solved, unsolved = np.ones(20), np.zeros(20)
+    none, ten = wilson_interval(0, 10), wilson_interval(10, 10)
+    assert ends(share_interval(solved, pairs)) == pytest.approx(ends(ten))
+    assert ends(share_interval(unsolved, pairs)) == pytest.approx(ends(none))
+    same = paired_difference(solved, solved, pairs).within(-1.0, 1.0)
+    assert ends(same) == pytest.approx((-none.high, none.high))
+    better = paired_difference(solved, unsolved, pairs).within(-1.0, 1.0)
+    assert ends(better) == pytest.approx((1.0 - 2.0 * none.high, 1.0))
+    three = paired_difference([1.0] * 3, [0.0] * 3, range(3)).within(-1.0, 1.0)
+    assert three.low < 0.0 < three.high  # three templates show nothing
+    spread = paired_difference([1.0, 0.0, 1.0], [0.0, 0.0, 0.0], range(3))
+    assert spread.within(-9.0, 9.0) == spread
+
+
+def ends(found):
+    return found.low, found.high
+
+
 def interval_of(x, arms, **fields):
     return display_interval(
         units=len(x), treated=int(np.sum(arms)), contrasts=float(np.sum(x)), squares=float(np.square(x).sum()), **fields
