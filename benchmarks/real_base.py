@@ -13,8 +13,9 @@ round's decisions (temperature 0.25, epsilon 0.02; 5 % of the feedback is wrong,
 and `posterior` trains on all of it: the tiny base anew, the other from where it stands. Reviewers label 150 of the
 decisions, rejected ones first, at the price of three verdicts each. 1,000 other queries are only measured on. Beside it
 stands a classifier of word counts on the same labels and the same confirmed decisions. `--world few` has 77 of
-CLINC150's intents instead of the domains, and no bound. `--quick` teaches one base and stops there; `--rates` only
-measures how fast each way of training is here. Prints a row per seed and one JSON object as the last line.
+CLINC150's intents instead of the domains, `--world intents` all 150, and neither has a bound. `--quick` teaches one
+base and stops there; `--rates` only measures how fast each way of training is here. Prints a row per seed and one JSON
+object as the last line.
 """
 
 from __future__ import annotations
@@ -231,11 +232,13 @@ def accuracy_of_words(told: Queries, held_out: Queries) -> float:
 
 
 def read_world(world: str, data: Path) -> Queries:
-    """Each query with its domain, or with its intent where that is one of the `few`."""
+    """Each query with its domain, or with its intent; of `few`, where that is one of them."""
     if world == "domains":
         return read_queries(data)
     found = json.loads((data / "clinc150" / "data_full.json").read_text(encoding="utf-8"))
     pairs = [(text, intent) for part in ("train", "val", "test") for text, intent in found[part]]
+    if world == "intents":
+        return pairs
     chosen = set(random.Random(world).sample(sorted({intent for _, intent in pairs}), FEW))
     return [(text, intent) for text, intent in pairs if intent in chosen]
 
@@ -346,7 +349,7 @@ def main() -> int:
     parser.add_argument("--base", type=Path, help="a model's folder instead of the one from the package index")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real files")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--world", choices=("domains", "few"), default="domains")
+    parser.add_argument("--world", choices=("domains", "few", "intents"), default="domains")
     parser.add_argument("--seed-labels", type=int, default=LABELS, help="that teach the base")
     parser.add_argument("--held-out", type=int, default=HELD_OUT)
     parser.add_argument("--temperature", type=float, default=TEMPERATURE)
