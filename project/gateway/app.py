@@ -157,6 +157,15 @@ class Gateway:
     async def _answer(self, request: web.Request, kind: str, read: Read, shape_of: ShapeOf) -> web.StreamResponse:
         if self.stopping:
             raise Unavailable("The gateway is stopping. Send the same request again.")
+        if self.answering >= settings.GATEWAY_CHATS:
+            raise Unavailable(f"The gateway is answering {self.answering} chats, which is its limit. Try again later.")
+        self.answering += 1
+        try:
+            return await self._answer_now(request, kind, read, shape_of)
+        finally:
+            self.answering -= 1
+
+    async def _answer_now(self, request: web.Request, kind: str, read: Read, shape_of: ShapeOf) -> web.StreamResponse:
         body, about, token = await _read_body(request), _about(request), _token_of(request)
         begun, shape = await self.database.run(_begin, token, body, kind, about, read, shape_of)
         structlog.contextvars.bind_contextvars(actor=begun.by.name)
@@ -166,7 +175,6 @@ class Gateway:
         answer: dict[str, Any] = {}
         stream: EventStream | None = None
         ended: Ended | None = None
-        self.answering += 1
         try:
             if begun.chat.stream:
                 streamed = await self._ask_stream(begun)
@@ -189,8 +197,6 @@ class Gateway:
                 raise
             log.warning("chat_broken_off", call=str(begun.id), error=str(error)[:300])
             return await stream.break_off(error)
-        finally:
-            self.answering -= 1
         return await stream.finish(ended) if stream else _json(shape.whole(answer, ended), headers=headers)
 
     async def _ask_whole(self, begun: Begun) -> Answered:

@@ -39,6 +39,7 @@ class Gateway:
             "DJANGO_SETTINGS_MODULE": "project.settings",
             "DATABASE_URL": f"{server}/{connection.settings_dict['NAME']}",
             "RECKONER_FALLBACK_SECONDS": "0.3",
+            "RECKONER_GATEWAY_CHATS": "2",
             "TINY_API_KEY": BACKEND_KEY,
         }
         self.process: subprocess.Popen[bytes] | None = None

@@ -271,6 +271,28 @@ def test_a_client_that_leaves_before_a_word_leaves_a_call_and_no_decision(gatewa
     assert (list(Call.objects.values_list("state", flat=True)), Decision.objects.count()) == (["left"] * 2, 0)
 
 
+def test_one_chat_more_than_the_limit_is_refused_and_the_next_is_not(gateway, ask, key, helper):
+    server, lines = helper[2], []
+    server.held.clear()
+    for _ in range(2):
+        line = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+        line.request("POST", "/v1/chat/completions", json.dumps(chat()), {"Authorization": f"Bearer {key}"})
+        lines.append(line)
+    wait_until(lambda: Call.objects.filter(state="open").count() == 2)
+    refused = ask.post("/chat/completions", json=chat())
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+    assert "2 chats" in refused.json()["error"]["message"]
+    assert Call.objects.count() == 2
+    server.held.set()
+    for line in lines:
+        with line.getresponse() as answer:
+            assert answer.status == 200
+            answer.read()
+        line.close()
+    assert ask.post("/chat/completions", json=chat()).status_code == 200
+    assert Decision.objects.count() == 3
+
+
 class TestTheNextServer:
     def test_answers_where_the_first_is_killed_or_silent(self, client, helper, deploy, serve, silent):
         agent, version, first = helper
