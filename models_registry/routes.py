@@ -29,7 +29,7 @@ _ROUTES: RowCache[Routes] = RowCache()
 # A stamp is a place on a page and the transaction that wrote it: it differs after any change, the prober's too.
 STAMPS = f"""
 SELECT string_agg(stamp, ',' ORDER BY stamp) FROM (
-  SELECT {STAMP.format("a")} AS stamp FROM models_registry_alias a WHERE a.registered_model_id = {{model}}
+  SELECT {STAMP.format("n")} AS stamp FROM models_registry_alias n WHERE n.registered_model_id = {{model}}
    UNION ALL
   SELECT concat({STAMP.format("e")}, {STAMP.format("p")}) FROM models_registry_experiment e
     JOIN models_registry_phase p ON p.experiment_id = e.id
@@ -46,7 +46,7 @@ SELECT string_agg(stamp, ',' ORDER BY stamp) FROM (
    WHERE v.registered_model_id = {{model}}
 ) AS stamped
 """  # noqa: S608 - names of our own
-"""SQL: the stamp of all rows behind the routes of {model}, for a query that names it."""
+"""SQL: the stamp of all rows behind the routes of {model}, for a query that names it, by no alias that stands here."""
 _STAMPS = STAMPS.format(model="%(model)s::uuid")
 
 

@@ -78,6 +78,13 @@ def test_no_call_is_opened_by_what_has_changed(made, by, helper, change):
     assert not Call.objects.exists()
 
 
+def test_a_change_of_another_model_changes_nothing(made, by, helper):
+    other = create_agent(by=by, slug="other", name="Other", setup=SETUP).registered_model
+    version = register_version(by=by, model=other, new=NewVersion(remote_name="gpt", method="remote"))
+    move_alias(by=by, version=version, name=AliasName.CHAMPION)
+    assert begin(made).id == Call.objects.get().id
+
+
 def test_nobody_else_s_secret_opens_it_and_what_is_read_anew_is_kept(made, by, helper):
     prefix = made.token.partition(".")[0]
     assert recall_standing(token=f"{prefix}.{'x' * 43}", slug="helper") is None
