@@ -127,7 +127,7 @@ class TestRanking:
         _, server = remote("gpt")
         server.answers += [says("no"), says("perhaps"), says("yes")]
         assert ask(options=["rent", "ticket", "pills"]).status_code == 503
-        assert "'perhaps', which is none of the options" in Call.objects.get().error
+        assert "'perhaps', which is not one of the options" in Call.objects.get().error
         assert not Decision.objects.exists()
 
 

@@ -99,7 +99,7 @@ class TestARound:
             agrees[0].id: True, other[0].id: False, unfit[0].id: None, odd[0].id: None
         }  # fmt: skip
         assert found[other[0].id].pick == OPTIONS[0] and found[other[0].id].place == 1
-        assert "text" in found[unfit[0].id].error and "none of the options" in found[odd[0].id].error
+        assert "text" in found[unfit[0].id].error and "not one of the options" in found[odd[0].id].error
         assert (shadow.answered, shadow.failed) == (2, 2) and shadow.cost > 0
         assert shadow.points.get().agreement == 0.5
         asked = len(server.asked)
