@@ -116,7 +116,7 @@ REFUSED: list[tuple[str, Any, tuple[str, str, str]]] = [
     (
         "ranking",
         ["tea", "bread"],
-        ("corrected_action", "lacks 'milk'", "an order of everything that was offered"),
+        ("corrected_action", "lacks 'milk'", "an order of all options that were offered"),
     ),
     ("ranking", ["tea", "beer"],
      ("corrected_action[1]", "'beer' is not one of the options", "one of tea, milk, bread")),
