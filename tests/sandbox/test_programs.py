@@ -158,5 +158,5 @@ except AttributeError:
 def test_tests_that_decide_nothing_are_an_error_and_no_verdict(tests: str, says: str) -> None:
     with pytest.raises(TestsInvalid, match=says):
         check_program(RIGHT, tests, "add")
-    with pytest.raises(TestsInvalid, match="no name of a function"):
+    with pytest.raises(TestsInvalid, match="not the name of a function"):
         check_program(RIGHT, TESTS, "add(1, 2)")
