@@ -41,7 +41,7 @@ CASES = {
     "texts without rewards": Bad("kto", "silent texts", {"dataset": "none of its rows has a reward"}),
     "groups without rewards": Bad("grpo", "silent texts", {"dataset": "none of its rows has a reward"}),
     "one class": Bad("kto", "one class", {"dataset": "all its rows were right"}),
-    "all on one side of right_from": Bad("kto", "fair", {"dataset": "at least 0.6, from 0.7 to 0.9: right is from"}),
+    "all on one side of right_from": Bad("kto", "fair", {"dataset": "at least 0.6, from 0.7 to 0.9: a reward counts"}),
     "all below right_from": Bad(
         "kto", "fair", {"dataset": "below 0.95, from 0.7 to 0.9"}, more={"kto": {"right_from": 0.95}}
     ),

@@ -115,7 +115,7 @@ def test_a_run_s_reward_names_a_version_and_no_folder(agent):
     by_name = {"reward": [{"name": "model", "version": str(judge)}, {"name": "matches_answer"}]}
     assert resolve_reward_version(agent.workspace, by_name) == {"reward": [named, {"name": "matches_answer"}]}
     for wrong in (str(elsewhere.id), str(base.id), "no id"):
-        assert "there is no reward model" in faults_of("grpo", named | {"version": wrong})
+        assert "is not a reward model here" in faults_of("grpo", named | {"version": wrong})
     assert "is filled in by the run" in faults_of("grpo", {"name": "model", "source": {"path": "/etc"}})
     assert "needs a reward model" in faults_of("grpo", {"name": "model"})
     assert "base_version: " in (told := faults_of("grpo", named, base_version=judge)) and "is a reward model" in told

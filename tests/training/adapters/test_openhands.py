@@ -126,7 +126,7 @@ def test_a_program_or_grader_that_fails_is_a_fault_and_one_that_takes_too_long_i
     ("facts", "says"),
     [
         ({}, "facts.folder: must be the absolute path of a task folder"),
-        ({"folder": "/no/such"}, "facts.folder: /no/such is no folder"),
+        ({"folder": "/no/such"}, "facts.folder: /no/such is not a folder"),
         ({"folder": "/", "seconds": 0}, "facts.seconds: 0 must be a number above 0"),
     ],
 )
@@ -141,4 +141,4 @@ def test_folders_are_printed_as_tasks_or_their_faults_are(tmp_path: Path, capsys
     (tmp_path / "trip/grader.py").unlink()
     assert print_tasks([str(tmp_path / "trip"), str(tmp_path / "none")]) == 2
     told = capsys.readouterr()
-    assert told.out == "" and "trip: has no grader.py\n" in told.err and "none: is no folder" in told.err
+    assert told.out == "" and "trip: has no grader.py\n" in told.err and "none: is not a folder" in told.err

@@ -19,7 +19,7 @@ def rising(by: float, updates: int = 8) -> list[torch.Tensor]:
 
 def test_hacking_needs_a_reward_that_rises_and_tasks_that_are_lost() -> None:
     history = History(rising(0.05), shares(30))
-    assert "what is paid is not what is wanted" in (history.find_hacking(shares(5)) or "")
+    assert "the reward does not measure what is wanted" in (history.find_hacking(shares(5)) or "")
     assert history.find_hacking(shares(28)) is None  # within chance
     assert history.find_hacking(shares(60)) is None
     assert History(rising(0.0), shares(30)).find_hacking(shares(5)) is None

@@ -107,7 +107,7 @@ def test_business_shows_its_decision_and_others_have_nothing_to_judge() -> None:
     assert [fault.partition(":")[0] for fault in find_judging_faults(spec, tasks, None)] == ["judge.url", "judge"]
     with pytest.raises(ValueError, match="only episodes on tasks are judged"):
         RunSpec.model_validate(spec.model_dump() | {"data": {"train": "t", "rows": "text"}})
-    with pytest.raises(ValueError, match="where the work is to stand"):
+    with pytest.raises(ValueError, match="which stands for the work"):
         Judge(**JUDGE | {"prompt": "Any good?"})
 
 

@@ -224,7 +224,7 @@ class TestRefusals:
                 ("--method", "posterior", "--set", '{"optimiser": {"epochs": 0}}'),
                 ["--agent: it has no decisions yet", "--set: optimiser.epochs: "],
             ),
-            (("--method", "posterior", "--set", "[1]"), ["--set: is no JSON object"]),
+            (("--method", "posterior", "--set", "[1]"), ["--set: is not a JSON object"]),
             (("--resume",), ["--resume: filer has had no pipeline"]),
         ],
     )
