@@ -35,7 +35,7 @@ CASES = {
     "an unknown method": Bad("astrology", "logged", {"method": "astrology"}),
     "no base": Bad("posterior", "logged", {"base_version": "exactly one of"}, base=""),
     "a folder that is not allowed": Bad("posterior", "logged", {"base_model": "is not allowed here"}, base="/etc"),
-    "a folder without a model": Bad("posterior", "logged", {"base_model": "holds no model"}, base="empty"),
+    "a folder without a model": Bad("posterior", "logged", {"base_model": "is not a model"}, base="empty"),
     "a reward model as base": Bad("posterior", "logged", {"base_version": "is a reward model"}, base="judge"),
     "rows without rewards": Bad("posterior", "labelled", {"dataset": "cannot learn from labelled rows"}),
     "texts without rewards": Bad("kto", "silent texts", {"dataset": "none of its rows has a reward"}),
@@ -196,7 +196,7 @@ FILES: Mapping[str, tuple[str, Callable[[], Rows], tuple[str, ...]]] = {
     "another kind of rows": (
         "dpo",
         logged,
-        ("--method: dpo cannot learn from logged rows; of those",),
+        ("--method: dpo cannot learn from logged rows; these",),
     ),
 }
 

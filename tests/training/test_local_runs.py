@@ -187,7 +187,7 @@ def test_what_does_not_fit_this_machine_is_refused_before_anything_is_written(
     monkeypatch.setattr(capacity, "this_machine", lambda: Machine("a CPU", 2, 4, 4 * GB))
     monkeypatch.setattr(capacity, "measure_free_disk", lambda place: GB // 100)
     memory, disk = refused("train", *asked).splitlines()
-    assert memory.startswith("memory: the run needs about 1") and "there are 4.0 GB" in memory
+    assert memory.startswith("memory: the run needs about 1") and "only 4.0 GB" in memory
     assert disk.startswith("disk: the run needs") and "what would fit:" in disk
     assert not (tmp_path / "out").exists()
 

@@ -160,7 +160,7 @@ def test_a_run_makes_one_and_another_learns_from_it(agent, by, base_version, sto
     trained = Evaluation.objects.get(version=judge).scores["trained"]
     assert set(trained) == {"ordered_rightly", "margin"} and trained["ordered_rightly"]["n"] == 2 * 16
     assert run.metrics["heldout_calibration_error"] >= 0
-    assert "is no policy" in (artifact_path(judge.artifact.digest) / "README.md").read_text()
+    assert "is not a policy" in (artifact_path(judge.artifact.digest) / "README.md").read_text()
 
     prompts = import_labelled(by=by, agent=agent, name="prompts", rows=labelled(8, 6))
     reward = [{"name": "model", "version": str(judge.id)}]

@@ -92,7 +92,7 @@ def wrong(path, value):
     [
         (wrong(["_labelIndex"], 0), "_labelIndex: _labelIndex, _label_Action, a name different actions"),
         (wrong(["p"], [0.5, 0.3, 0.2]), "p: gives 0.5 to the shown action, but _label_probability is 0.8"),
-        (wrong(["p"], [0.8, 0.1, 0.9]), "p: is no distribution"),
+        (wrong(["p"], [0.8, 0.1, 0.9]), "p: is not a distribution"),
         (wrong(["a"], [2, 1]), "a: does not name one action for each probability"),
         (event(a=[4, 1, 2], _labelIndex=3, _label_Action=4), "_labelIndex: names none of the 3 actions"),
         (event(a=None, p=None, _label_probability=0), "_label_probability: 0.0 must be above 0, up to 1"),

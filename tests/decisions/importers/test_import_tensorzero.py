@@ -143,7 +143,7 @@ def test_feedback_on_an_episode_of_one_agent_finds_it(importing, lines):
             {"model_name": "x", "inference_id": at(30)},
             "inference_id: names an inference that is in none of these files",
         ),
-        ({"dataset_name": "x"}, "the row: is of none of the tables"),
+        ({"dataset_name": "x"}, "the row: belongs to none of the"),
     ],
 )
 def test_what_is_not_usable_is_named(importing, lines, bad, reason):

@@ -70,9 +70,9 @@ def row(
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("import nothing_of_this_name", "it does not load: ModuleNotFoundError"),
-        ("raise SystemError('no')", "it does not load: SystemError: no"),
-        ("OTHER = 1", "it does not load: AttributeError"),
+        ("import nothing_of_this_name", "it cannot be loaded: ModuleNotFoundError"),
+        ("raise SystemError('no')", "it cannot be loaded: SystemError: no"),
+        ("OTHER = 1", "it cannot be loaded: AttributeError"),
         ("COMPONENTS = [3]", "int is not a Component"),
         (row(name="verdict"), "the name 'verdict' must be bad."),
         (row(name="acme_rewards.latency"), "must be bad."),

@@ -77,7 +77,7 @@ def test_what_is_missing_is_said_with_what_brings_it(
     assert told.startswith(f"{VARIABLE} is not set: give the path of a Python 3.12 or newer that has openhands-sdk")
     assert "pip install openhands-sdk==1.58.2 openhands-tools==1.58.2" in told
     monkeypatch.setenv(VARIABLE, "/no/such/python")
-    assert agent.find_missing() == [f"{VARIABLE}: /no/such/python is no program"]
+    assert agent.find_missing() == [f"{VARIABLE}: /no/such/python is not a program"]
     monkeypatch.setenv(VARIABLE, str(interpreter))
     if sys.version_info < (3, 12):
         assert agent.find_missing() == [f"{VARIABLE}: {interpreter} is Python 3.11; 3.12 or newer is needed"]

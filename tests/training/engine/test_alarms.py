@@ -34,7 +34,7 @@ def test_episodes_that_failed_are_not_taken_for_lost_tasks() -> None:
 
 def test_a_suite_is_forgotten_where_more_than_the_margin_is_lost() -> None:
     history = History(suites={"greetings": shares(90)})
-    assert "of the suite greetings 0.600 are right, and 0.900 were" in (
+    assert "0.600 of the suite greetings are right, and 0.900 were" in (
         history.find_forgetting("greetings", shares(60), 0.05) or ""
     )
     assert history.find_forgetting("greetings", shares(60), 0.3) is None

@@ -48,7 +48,7 @@ def test_scores_are_criteria_and_their_share_of_the_reward_and_failures_leave_ep
     }
     failed = [one for one in judged if one.fault is not None]
     assert 0 < len(failed) < len(judged) and 0 < len(heard) - times <= len(failed)  # scores are remembered
-    assert all("the judge failed: it answered 'A fine text!'; wanted: a number" in str(one.fault) for one in failed)
+    assert all("the judge failed: it answered 'A fine text!'; expected: a number" in str(one.fault) for one in failed)
     assert all((one.components, one.success) == ({}, False) for one in failed)
     most = find_environment("writing").most_reward
     for before, after in zip(plain, judged, strict=True):

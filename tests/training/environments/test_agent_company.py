@@ -133,9 +133,9 @@ def test_with_its_evaluator_and_all_that_it_needs_a_task_is_gradable(tmp_path: P
         ({"dependencies_yml": "- jira\n"}, "bad/dependencies.yml: unknown service 'jira'; known: gitlab, owncloud"),
         ({"dependencies_yml": "- {a: 1}\n"}, "bad/dependencies.yml: unknown service that is no text"),
         ({"scenarios_json": "{"}, "bad/scenarios.json: is not valid JSON"),
-        ({"scenarios_json": "[]"}, "bad/scenarios.json: must be an object with a colleague's name"),
-        ({"scenarios_json": '{"Mia": {"mood": "good"}}'}, "bad/scenarios.json: Mia: must be an object with the texts"),
-        ({"scenarios_json": '{"Mia": "good"}'}, "bad/scenarios.json: Mia: must be an object with the texts"),
+        ({"scenarios_json": "[]"}, "bad/scenarios.json: must be an object with a scenario"),
+        ({"scenarios_json": '{"Mia": {"mood": "good"}}'}, "bad/scenarios.json: Mia: must be an object with only"),
+        ({"scenarios_json": '{"Mia": "good"}'}, "bad/scenarios.json: Mia: must be an object with only"),
     ],
 )
 def test_a_fault_names_folder_file_and_reason_and_the_others_are_read(

@@ -206,11 +206,11 @@ class TestRefusals:
             ),
             (
                 ("--method", "grpo", "--quantization", "Q8_0"),
-                ["--quantization: says nothing without deploy_ollama", "--agent: it has no decisions yet"],
+                ["--quantization: has no effect without deploy_ollama", "--agent: it has no decisions yet"],
             ),
             (
                 ("--method", "reward_model"),
-                ["--method: reward_model makes no policy to deploy", "--agent: it has no decisions yet"],
+                ["--method: reward_model does not make a policy", "--agent: it has no decisions yet"],
             ),
             (
                 ("--method", "dpo", "--rows", "logged", "--model", "/etc"),

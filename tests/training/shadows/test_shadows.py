@@ -230,7 +230,7 @@ class TestRankings:
         assert answer.places == [2, 0] and len(answer.pick) == 2 and max(answer.probabilities) > 0.99
         assert answer.agrees == (first == "rent")
         assert answer.tau == pytest.approx({"rent": 2 / 3, "ticket": 0.0, "pills": -2 / 3}[first])
-        assert "no order of the options" in shadow.answers.get(decision=odd).error
+        assert "not an order of the options" in shadow.answers.get(decision=odd).error
         assert shadow.points.get().tau == answer.tau
 
     def test_an_order_has_a_propensity_and_so_an_estimate(self, agent: Any, by: Any, candidate: ModelVersion) -> None:
