@@ -45,7 +45,9 @@ def require_approval(version: ModelVersion) -> None:
     """Raises NotApproved where the workspace wants an approval and the version has none."""
     wanted = Workspace.objects.filter(id=version.workspace_id, approval_required=True).exists()
     if wanted and not ModelVersion.objects.filter(id=version.id, approved_at__isnull=False).exists():
-        raise NotApproved(f"{version} is not approved, which this workspace wants before a version gets traffic.")
+        raise NotApproved(
+            f"{version} is not approved. In this workspace a version needs an approval before it gets traffic."
+        )
 
 
 def _keep(by: Actor, version: ModelVersion, action: str, details: dict[str, str]) -> None:

@@ -47,16 +47,16 @@ def check_tried(tried: Sequence[Tried], plan: ExperimentPlan, *, field: str = "t
     model."""
     faults = []
     if not FEWEST <= len(tried) <= MOST:
-        expected = f"{FEWEST} to {MOST} versions; one alone is an experiment"
+        expected = f"{FEWEST} to {MOST} versions; for one, start an experiment"
         faults.append(FieldFault(field, f"has {len(tried)}", expected))
     seen: list[tuple[object, str]] = []
     for index, one in enumerate(tried):
         key = (one.version.id, one.setups.treatment if one.setups is not None else "")
         if key in seen:
-            faults.append(FieldFault(f"{field}[{index}]", "is named twice", "each once"))
+            faults.append(FieldFault(f"{field}[{index}]", "is given twice", "each once"))
         seen.append(key)
         if one.version.registered_model_id != tried[0].version.registered_model_id:
-            reason = f"{one.version} is of another model than {tried[0].version}"
+            reason = f"{one.version} and {tried[0].version} belong to different models"
             faults.append(FieldFault(f"{field}[{index}]", reason, "versions of one model"))
     if plan.promote_e * len(tried) > MAX_E:
         faults.append(FieldFault("promote_e", f"times {len(tried)} is above {MAX_E:g}", "less, usually 20 to 100"))

@@ -73,7 +73,9 @@ def check_plan(plan: ExperimentPlan) -> None:
             faults.append(FieldFault(name, "must be 0 to 30 days", "seconds"))
     for name in ("promote_e", "rollback_e", "guardrail_e", "ramp_e"):
         if not 1 < getattr(plan, name) <= MAX_E:
-            faults.append(FieldFault(name, "no evidence already gives 1", "more than 1, usually 20 to 100"))
+            faults.append(
+                FieldFault(name, "must be above 1, as no evidence at all gives 1", "more than 1, usually 20 to 100")
+            )
     for name in ("min_units_per_arm", "min_requests_for_failures", "ramp_units"):
         if not 1 <= getattr(plan, name) <= MAX_UNITS:
             faults.append(FieldFault(name, "out of range", f"1 to {MAX_UNITS}"))

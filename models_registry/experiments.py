@@ -167,7 +167,11 @@ def add_experiment(
     Raises InvalidInput where a holdout is planned and both arms have one version.
     """
     if plan.holdout_share and tried.version.id == control.id:
-        fault = FieldFault("holdout_share", f"{control} answers in both arms", "0: there is no other version to keep")
+        fault = FieldFault(
+            "holdout_share",
+            f"needs two versions, but {control} answers in both arms",
+            "0: there is no other version to keep",
+        )
         raise InvalidInput("The experiment cannot start.", faults=[fault])
     model, setups = control.registered_model, tried.setups
     group, low_end, high_end = (lane.group, lane.low, lane.high) if lane is not None else (None, 0.0, 1.0)

@@ -145,7 +145,7 @@ def _deployed(artifacts: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
 
 
 leave(
-    "History: the row says what was, and nobody asks the version any more.",
+    "History: the row records the past, and nobody asks the version any more.",
     "models_registry.AliasMove.before",
     "models_registry.AliasMove.after",
     "models_registry.Call.assigned",

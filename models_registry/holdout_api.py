@@ -57,14 +57,14 @@ class HoldoutSerializer(ComparisonSerializer):
 
     id = serializers.UUIDField()
     model = serializers.CharField()
-    version = serializers.CharField(help_text="What the held units keep")
+    version = serializers.CharField(help_text="The version that the held units keep")
     share = serializers.FloatField()
     reason = serializers.CharField()
     started_by = serializers.CharField()
     started_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
-    end_reason = serializers.CharField(help_text="Empty where its time was up")
+    end_reason = serializers.CharField(help_text="Empty if it ended on time")
     counted_at = serializers.DateTimeField(allow_null=True)
     weeks = WeekSerializer(many=True)
 
@@ -83,10 +83,10 @@ class HoldoutSerializer(ComparisonSerializer):
 
 
 class HoldoutStartSerializer(StrictBody):
-    version = VersionField(help_text="What the held units keep, usually the champion")
-    share = serializers.FloatField(help_text=f"Of the units of its model, above 0, up to {LARGEST_SHARE:g}")
-    seconds = serializers.FloatField(required=False, default=HOLDOUT_SECONDS, help_text="28 days by default")
-    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why: the audit keeps it")
+    version = VersionField(help_text="The version that the held units keep, usually the champion")
+    share = serializers.FloatField(help_text=f"Share of its model's units, above 0, up to {LARGEST_SHARE:g}")
+    seconds = serializers.FloatField(required=False, default=HOLDOUT_SECONDS, help_text="Default: 28 days")
+    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why; recorded in the audit log")
 
 
 class HoldoutQuery(generics.GenericAPIView[Holdout]):

@@ -70,7 +70,7 @@ def estimate_verdict(
     traffic = find_traffic(model, plan.guardrails, agent)
     if traffic is None:
         whom = "this model's versions have" if agent is None else f"the agent {agent} has"
-        says = f"The time to a verdict is not known: {whom} decided too little lately."
+        says = f"The time to a verdict is not known: {whom} made too few decisions lately."
         return Outlook(
             None, None, "", (), None, None, None, says, "It is estimated from the last 14 days of decisions."
         )

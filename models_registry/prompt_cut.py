@@ -26,7 +26,7 @@ def find_room_fault(system_tokens: int, max_prompt_tokens: int) -> str | None:
         return None
     return (
         f"the system prompt has {system_tokens} tokens and leaves fewer than {LEAST_ROOM} of max_prompt_tokens "
-        f"{max_prompt_tokens} for what is asked: shorten it, or raise max_prompt_tokens to at least "
+        f"{max_prompt_tokens} for the prompt: shorten it, or raise max_prompt_tokens to at least "
         f"{system_tokens + LEAST_ROOM}"
     )
 

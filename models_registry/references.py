@@ -42,7 +42,7 @@ def find_version(workspace: Workspace, reference: str, *, field: str = "") -> Mo
         return found
     parts = _REFERENCE.fullmatch(reference)
     if parts is None:
-        raise _unknown(workspace, f"{reference[:100]!r} is no version.", field)
+        raise _unknown(workspace, f"{reference[:100]!r} is not a version.", field)
     model = parts["model"] or parts["of"] or parts["in"]
     if alias := parts["alias"]:
         found = versions.filter(registered_model__name=model, aliases__name=alias).first()

@@ -41,7 +41,9 @@ class VersionField(serializers.CharField):
 class GateVerdictSerializer(serializers.ModelSerializer[GateVerdict]):
     """What one gate says. Without `refusals` it could answer, and the interval is of the difference."""
 
-    against = serializers.SerializerMethodField(help_text="The version compared with; null: what acted in the log")
+    against = serializers.SerializerMethodField(
+        help_text="The version that it is compared with; null: whatever acted in the log"
+    )
 
     class Meta:
         model = GateVerdict
@@ -62,7 +64,7 @@ class GateSerializer(serializers.Serializer[Any]):
 class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
     name = serializers.CharField(source="__str__")
     model = serializers.CharField(source="registered_model.name")
-    digest = serializers.SerializerMethodField(help_text="Of its artifact; null for a remote model")
+    digest = serializers.SerializerMethodField(help_text="Digest of its artifact; null for a remote model")
     kind = serializers.CharField(read_only=True, help_text="model, adapter, reward_model, or remote")
     base_model = serializers.CharField(
         read_only=True, help_text="What its first ancestor was made from: tiny, a hub id or a folder's name"
@@ -125,10 +127,13 @@ class GuardrailSerializer(serializers.Serializer[Any]):
     """What must not get worse, and by how much it may."""
 
     measure = serializers.ChoiceField(choices=GuardrailMeasure.choices)
-    margin = serializers.FloatField(help_text="The worsening of the mean that is tolerated; 0.01 is one point")
-    budget_ms = serializers.FloatField(required=False, help_text="For latency: what counts as too slow")
+    margin = serializers.FloatField(help_text="By how much the mean may get worse; 0.01 is one point")
+    budget_ms = serializers.FloatField(
+        required=False, help_text="For latency: a decision that takes longer is too slow"
+    )
     budget_cost = serializers.FloatField(
-        required=False, help_text="For cost: what is too much for a decision, in the currency of the backends' prices"
+        required=False,
+        help_text="For cost: a decision that costs more is too expensive, in the currency of the backends' prices",
     )
 
 
@@ -158,14 +163,16 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
     model = serializers.CharField(source="registered_model.name")
     variants = serializers.SerializerMethodField()
     agent_versions = serializers.SerializerMethodField(
-        help_text="By arm, where the experiment is on versions of one agent; else empty"
+        help_text="By arm, if the experiment compares versions of one agent; else empty"
     )
     phases = serializers.SerializerMethodField()
     ramp = serializers.ListField(child=serializers.FloatField(), help_text="Shares of the phases after the first")
     guardrails = serializers.SerializerMethodField()
-    promoted_version = serializers.SerializerMethodField(help_text="Promoted by hand, which stopped the experiment")
+    promoted_version = serializers.SerializerMethodField(
+        help_text="Version that was promoted by hand, which stopped the experiment"
+    )
     units_share = serializers.SerializerMethodField(
-        help_text="The part of the units that it has to itself: 1, or in a group of k experiments 1/k"
+        help_text="Part of the units that only this experiment gets: 1, or 1/k in a group of k experiments"
     )
 
     class Meta:
@@ -256,7 +263,9 @@ class ExploredSerializer(serializers.Serializer[Any]):
     """A difference that decides nothing. The intervals of all of them hold together with 95%, at any time."""
 
     name = serializers.CharField(help_text="A measure, or a field of the state")
-    value = serializers.CharField(allow_null=True, help_text="Of the field: then it is the outcome of that slice")
+    value = serializers.CharField(
+        allow_null=True, help_text="Value of the field; the row is then the outcome of that slice"
+    )
     units_control = serializers.IntegerField()
     units_treatment = serializers.IntegerField()
     mean_control = serializers.FloatField(allow_null=True)
@@ -304,7 +313,9 @@ class ExperimentGroupSerializer(serializers.ModelSerializer[ExperimentGroup]):
 class LookSerializer(serializers.ModelSerializer[Look]):
     """A row of the log. The figures are those of that moment; logarithms are natural."""
 
-    reasons = serializers.ListField(child=serializers.CharField(), help_text="What was shown or lacking, or was said")
+    reasons = serializers.ListField(
+        child=serializers.CharField(), help_text="What was shown or missing, or the reason that was given"
+    )
     guardrails = serializers.DictField(help_text="By measure: units, estimate, log_e_non_inferior and log_e_harm")
 
     class Meta:
@@ -322,7 +333,9 @@ class WindowField(serializers.FloatField):
 
 class ShareSerializer(StrictBody):
     treatment_share = serializers.FloatField(help_text="P(treatment) from now on, inside (0, 1)")
-    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why: the log and the audit keep it")
+    reason = serializers.CharField(
+        max_length=LONGEST_REASON, help_text="Why; recorded in the experiment's log and the audit log"
+    )
 
 
 class VersionNoteSerializer(StrictBody):
@@ -333,7 +346,9 @@ class VersionNoteSerializer(StrictBody):
 
 
 class ReasonSerializer(StrictBody):
-    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why: the log and the audit keep it")
+    reason = serializers.CharField(
+        max_length=LONGEST_REASON, help_text="Why; recorded in the experiment's log and the audit log"
+    )
 
 
 class BoundsSerializer(StrictBody):
@@ -341,12 +356,15 @@ class BoundsSerializer(StrictBody):
 
     treatment_share = serializers.FloatField(required=False)
     ramp = serializers.ListField(
-        child=serializers.FloatField(), required=False, max_length=20, help_text="Shares of later phases, each larger"
+        child=serializers.FloatField(),
+        required=False,
+        max_length=20,
+        help_text="Treatment shares of later phases, each larger than the last",
     )
     ramp_units = serializers.IntegerField(required=False, help_text="Matured units that a phase needs")
-    ramp_e = serializers.FloatField(required=False, help_text="E of harm at which the share stays where it is")
+    ramp_e = serializers.FloatField(required=False, help_text="E of harm at which the share no longer grows")
     attribution_window_seconds = WindowField(
-        required=False, help_text="Seconds, or auto: from how long feedback takes, when each phase starts"
+        required=False, help_text="Seconds, or auto: set at the start of each phase by how long feedback takes"
     )
     exposure_window_seconds = serializers.FloatField(required=False)
     promote_e = serializers.FloatField(required=False)
@@ -362,23 +380,23 @@ class BoundsSerializer(StrictBody):
         required=False, help_text="Ask both arms about every decision and condition the contrast; on by default"
     )
     rescaled = serializers.BooleanField(
-        required=False, help_text="Measure outcomes against what the reward spec can give; on by default"
+        required=False, help_text="Scale outcomes to the range that the reward spec can give; on by default"
     )
     secondary = serializers.ListField(
         child=serializers.CharField(),
         required=False,
-        help_text="Measures that decide nothing: " + ", ".join(MEASURES) + ", or names of reward components",
+        help_text="Measures that do not affect promotion: " + ", ".join(MEASURES) + ", or names of reward components",
     )
     slices = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="Fields of the state by which outcomes are sliced"
+        child=serializers.CharField(), required=False, help_text="Fields of the state by which outcomes are split"
     )
     holdout_share = serializers.FloatField(
         required=False,
-        help_text="The part of the units that keeps today's champion after a promotion; 0 by default",
+        help_text="Share of the units that keeps today's champion after a promotion; default: 0",
     )
-    holdout_seconds = serializers.FloatField(required=False, help_text="For how long; 28 days by default")
+    holdout_seconds = serializers.FloatField(required=False, help_text="How long the holdout lasts; default: 28 days")
     smallest_effect = serializers.FloatField(
-        required=False, help_text="The difference of mean rewards that is worth finding; the estimate stands on it"
+        required=False, help_text="The difference of mean rewards that is worth finding; the estimate assumes it"
     )
 
     def read_plan(self) -> ExperimentPlan:
@@ -399,7 +417,7 @@ class PlanSerializer(BoundsSerializer):
 class StartSerializer(BoundsSerializer):
     """Bounds that are left out take their defaults (docs/experiments.md)."""
 
-    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried: its log begins with it")
+    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried; the first entry in its log")
     name = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
 
 
@@ -420,7 +438,7 @@ class EstimateSerializer(PlanSerializer):
 
     agent = serializers.SlugField(
         required=False,
-        help_text="The agent whose versions the experiment compares: only its units take part. Left out: every agent of"
+        help_text="The agent whose versions the experiment compares: only its units take part. Default: every agent of"
         " the model",
     )
 
@@ -433,14 +451,16 @@ class ExpectedPhaseSerializer(serializers.Serializer[Any]):
 class OutlookSerializer(serializers.Serializer[Any]):
     """How long an experiment may take, and what that assumes."""
 
-    seconds = serializers.FloatField(allow_null=True, help_text="Until a promotion; null where it is not known")
-    units = serializers.IntegerField(allow_null=True, help_text="Units that meet an arm for it")
+    seconds = serializers.FloatField(allow_null=True, help_text="Expected time until a promotion; null if not known")
+    units = serializers.IntegerField(allow_null=True, help_text="Units that meet an arm until then")
     slowest = serializers.CharField(
         help_text="What takes longest: evidence, units_per_arm, duration, or a guardrail's measure"
     )
     phases = serializers.SerializerMethodField()
     new_units_a_day = serializers.FloatField(allow_null=True)
-    rewarded_share = serializers.FloatField(allow_null=True, help_text="Decisions with feedback within the window")
+    rewarded_share = serializers.FloatField(
+        allow_null=True, help_text="Share of decisions with feedback within the window"
+    )
     reward_deviation = serializers.FloatField(allow_null=True, help_text="Standard deviation of a unit's reward")
     says = serializers.CharField()
     assumes = serializers.CharField()

@@ -151,7 +151,7 @@ def refuse_remote(version: ModelVersion) -> None:
 def refuse_reward_model(version: ModelVersion) -> None:
     """Raises NotAPolicy: it scores texts, and cannot act."""
     if version.is_reward_model:
-        raise NotAPolicy(f"{version} is a reward model: it scores texts for training, and is no policy.")
+        raise NotAPolicy(f"{version} is a reward model: it scores texts for training and is not a policy.")
 
 
 @transaction.atomic
@@ -165,7 +165,9 @@ def move_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "")
     if name in AliasName.values:
         refuse_reward_model(version)
     if not re.fullmatch(ALIAS_NAME, name):
-        fault = FieldFault("alias", f"{name[:80]!r} is no alias", "lower-case letters, digits and hyphens, up to 63")
+        fault = FieldFault(
+            "alias", f"{name[:80]!r} is not an alias", "lower-case letters, digits and hyphens, up to 63"
+        )
         raise InvalidInput("The alias is invalid.", faults=[fault])
     # The model's row is the lock: the move that is written is the one that was made. The version's keeps it from being
     # retired meanwhile.

@@ -80,7 +80,7 @@ def change_backend(*, by: Actor, backend: Backend, changes: Mapping[str, Any]) -
     faults = [FieldFault(name, "cannot be changed", "a new backend") for name in ("name", "kind") if name in changes]
     before = BackendSetup(**{name: getattr(locked, name) for name in BackendSetup.__slots__})
     setup = BackendSetup(**{**asdict(before), **{n: v for n, v in changes.items() if n not in ("name", "kind")}})
-    _refuse("The backend cannot be changed so.", faults + _find_faults(setup))
+    _refuse("The backend cannot be changed.", faults + _find_faults(setup))
     for name, value in _fields(setup).items():
         setattr(locked, name, value)
     locked.save()
@@ -127,8 +127,8 @@ def deploy_version(
     if len(remote_name) > 200 or "\x00" in remote_name:
         faults.append(FieldFault("remote_name", "is too long", "up to 200 characters"))
     if Deployment.objects.filter(version=version, backend=backend, remote_name=remote_name).exists():
-        faults.append(FieldFault("backend", f"{version} is deployed there already", "another backend"))
-    _refuse("The version cannot be deployed so.", faults)
+        faults.append(FieldFault("backend", f"{version} is already deployed there", "another backend"))
+    _refuse("The version cannot be deployed.", faults)
     require_files(version)
     refuse_retired(version)
     deployment: Deployment = Deployment.objects.create(
@@ -156,7 +156,7 @@ def change_deployment(
         Deployment.objects.select_for_update(of=["self"]).select_related("version", "backend").get(pk=deployment.pk)
     )
     if priority is not None:
-        _refuse("The deployment cannot be changed so.", _find_priority_faults(priority))
+        _refuse("The deployment cannot be changed.", _find_priority_faults(priority))
         locked.priority = priority
     if enabled is not None:
         if not enabled:
@@ -214,7 +214,7 @@ def _find_faults(setup: BackendSetup) -> list[FieldFault]:
     faults = []
     if not re.fullmatch(NAME, setup.name):
         faults.append(
-            FieldFault("name", f"{setup.name[:80]!r} is no name", "lower-case letters, digits and hyphens, up to 63")
+            FieldFault("name", f"{setup.name[:80]!r} is not a name", "lower-case letters, digits and hyphens, up to 63")
         )
     if setup.kind not in BackendKind.values:
         faults.append(FieldFault("kind", f"{setup.kind!r} is unknown", ", ".join(BackendKind.values)))
@@ -231,12 +231,12 @@ def _find_faults(setup: BackendSetup) -> list[FieldFault]:
             faults.append(FieldFault(name, "is out of range", f"above 0, up to {LONGEST_SECONDS:g}"))
     if setup.artifacts_path and not re.fullmatch(r"/[^\x00]{0,498}", setup.artifacts_path):
         faults.append(
-            FieldFault("artifacts_path", "is no absolute path", "such as /mnt/artifacts, up to 499 characters")
+            FieldFault("artifacts_path", "is not an absolute path", "such as /mnt/artifacts, up to 499 characters")
         )
     if not 0 <= setup.retries <= MOST_RETRIES:
         faults.append(FieldFault("retries", "is out of range", f"0 to {MOST_RETRIES}"))
     faults += [
-        FieldFault(name, "is out of range", "0 to 999,999, for a million tokens")
+        FieldFault(name, "is out of range", "0 to 999,999, per million tokens")
         for name in ("price_in", "price_out")
         if not 0 <= getattr(setup, name) < 1_000_000
     ]

@@ -23,7 +23,9 @@ class BackendSerializer(serializers.ModelSerializer[Backend]):
 class BackendChangeSerializer(StrictBody):
     """What is left out stays as it is."""
 
-    url = serializers.CharField(required=False, max_length=500, help_text="Up to and with /v1, where it has that")
+    url = serializers.CharField(
+        required=False, max_length=500, help_text="Address up to and including /v1, if the server has it"
+    )
     key_variable = serializers.CharField(
         required=False, allow_blank=True, max_length=100, help_text="The environment variable that holds its key"
     )
@@ -32,16 +34,16 @@ class BackendChangeSerializer(StrictBody):
     timeout_seconds = serializers.FloatField(required=False)
     retries = serializers.IntegerField(required=False)
     price_in = serializers.DecimalField(
-        required=False, max_digits=12, decimal_places=6, help_text="For a million tokens of prompts"
+        required=False, max_digits=12, decimal_places=6, help_text="Price per million prompt tokens"
     )
     price_out = serializers.DecimalField(
-        required=False, max_digits=12, decimal_places=6, help_text="For a million tokens of answers"
+        required=False, max_digits=12, decimal_places=6, help_text="Price per million answer tokens"
     )
     artifacts_path = serializers.CharField(
         required=False,
         allow_blank=True,
         max_length=500,
-        help_text="Where the server sees the store of artifacts, for adapters that it loads; empty: as this instance",
+        help_text="Path of the artifact store on the server, to load adapters from; empty: the same as here",
     )
     enabled = serializers.BooleanField(required=False)
 
@@ -51,7 +53,7 @@ class BackendChangeSerializer(StrictBody):
 
 class BackendCreateSerializer(BackendChangeSerializer):
     name = serializers.CharField(max_length=63)
-    url = serializers.CharField(max_length=500, help_text="Up to and with /v1, where it has that")
+    url = serializers.CharField(max_length=500, help_text="Address up to and including /v1, if the server has it")
     kind = serializers.ChoiceField(choices=BackendKind.choices, default=BackendKind.OPENAI)
 
 
@@ -77,7 +79,11 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
 class DeploymentCreateSerializer(StrictBody):
     backend = serializers.UUIDField()
     remote_name = serializers.CharField(
-        max_length=200, required=False, default="", allow_blank=True, help_text="Empty: the version's own name there"
+        max_length=200,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="Its name on the backend; empty: the version's own name",
     )
     priority = serializers.IntegerField(required=False, default=0, help_text="The lowest is asked first")
 
@@ -97,15 +103,18 @@ class AliasSerializer(StrictBody):
 class RevertSerializer(StrictBody):
     alias = serializers.CharField(max_length=63)
     move = serializers.UUIDField(
-        required=False, allow_null=True, default=None, help_text="The last move as you know it: a later one is refused"
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="ID of the last move that you saw; refused if the alias has moved since",
     )
     reason = serializers.CharField(max_length=200, required=False, default="", allow_blank=True)
 
 
 class AliasMoveSerializer(serializers.ModelSerializer[AliasMove]):
     alias = serializers.CharField(source="name")
-    before = serializers.SerializerMethodField(help_text="Where it pointed; null: nowhere")
-    after = serializers.SerializerMethodField(help_text="Where it points since; null: nowhere")
+    before = serializers.SerializerMethodField(help_text="What it pointed at; null: nothing")
+    after = serializers.SerializerMethodField(help_text="What it has pointed at since; null: nothing")
 
     class Meta:
         model = AliasMove
@@ -125,7 +134,7 @@ class CallSerializer(serializers.ModelSerializer[Call]):
     assigned = serializers.CharField(source="assigned.__str__")
     served = serializers.SerializerMethodField()
     backend = serializers.SerializerMethodField(
-        help_text="Who answered, or else was asked last; null: the instance's own model server, or nobody"
+        help_text="The backend that answered, else the one asked last; null: the instance's own model server, or none"
     )
 
     class Meta:
@@ -147,7 +156,7 @@ class KeyUseSerializer(serializers.Serializer[Any]):
 
     calls = serializers.IntegerField(help_text="Since 00:00 UTC")
     spent = serializers.DecimalField(
-        max_digits=20, decimal_places=8, help_text="By calls since 00:00 UTC, in the unit of the backends' prices"
+        max_digits=20, decimal_places=8, help_text="Cost of calls since 00:00 UTC, in the unit of the backends' prices"
     )
     unpriced = serializers.IntegerField(help_text="Answered calls whose cost is not known, which count as 0")
-    requests = serializers.IntegerField(allow_null=True, help_text="In this minute; null where that is not known")
+    requests = serializers.IntegerField(allow_null=True, help_text="Requests in this minute; null if not known")

@@ -23,7 +23,7 @@ from workspaces.serializers import StrictBody
 
 
 class RetireSerializer(StrictBody):
-    reason = serializers.CharField(max_length=200, help_text="Why: the audit keeps it")
+    reason = serializers.CharField(max_length=200, help_text="Why; recorded in the audit log")
 
 
 class ApprovalSerializer(StrictBody):

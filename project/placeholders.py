@@ -14,5 +14,5 @@ def refuse_placeholders(environment: Mapping[str, str]) -> None:
     if left:
         raise ValueError(
             f"{', '.join(left)}: still what .env.example says ({PLACEHOLDER}…). "
-            "Remove .env and run `make env`, or put secrets of your own there"
+            "Remove .env and run `make env`, or set secrets of your own"
         )

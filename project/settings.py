@@ -195,7 +195,7 @@ OIDC_TRUST_EMAIL = env_flag("RECKONER_OIDC_TRUST_EMAIL")
 if OIDC_SERVER:  # it loads an HTTP client of 8 MB into every process
     INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
 if OIDC_SERVER and not OIDC_CLIENT_ID:
-    raise ValueError("RECKONER_OIDC_CLIENT_ID: give the client that the provider at RECKONER_OIDC_SERVER knows")
+    raise ValueError("RECKONER_OIDC_CLIENT_ID: give the client ID that the provider at RECKONER_OIDC_SERVER knows")
 if HTTPS and OIDC_SERVER and not OIDC_SERVER.startswith("https://"):
     raise ValueError("RECKONER_OIDC_SERVER: with RECKONER_HTTPS=1 the provider's address begins with https://")
 SOCIALACCOUNT_PROVIDERS = {

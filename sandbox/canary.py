@@ -89,7 +89,7 @@ def ensure_checked() -> None:
         if _checked_in != os.getpid():
             broken = [name for name, holds in try_walls().items() if not holds]
             if broken:
-                raise SandboxError(f"the sandbox does not hold; no program is run. Not true here: {', '.join(broken)}")
+                raise SandboxError(f"the sandbox is not safe, so no program is run. Not true here: {', '.join(broken)}")
             _checked_in = os.getpid()
 
 
@@ -139,5 +139,5 @@ def inspect_sandbox() -> SandboxState:
     except SandboxError as error:
         walls, problem = {}, str(error)
     if broken := [name for name, holds in walls.items() if not holds]:
-        problem = f"these walls do not hold, so no program is run: {', '.join(broken)}"
+        problem = f"these limits do not hold, so no program is run: {', '.join(broken)}"
     return SandboxState(problem is None, problem, said, machine.python, machine.shell, walls)

@@ -92,7 +92,9 @@ def _find_bubblewrap() -> str:
             ) from None
         found = str(bwrap_path())
     if os.geteuid() == 0 and not _is_open_to_all(Path(found)):
-        raise SandboxMissing(f"{found} lies in a folder that only root reads: install bubblewrap for the whole machine")
+        raise SandboxMissing(
+            f"{found} is in a folder that only root can read: install bubblewrap for the whole machine"
+        )
     return found
 
 

@@ -233,7 +233,7 @@ class Program:
         if self._killed:
             return KILLED
         if self._process.returncode in (KILLED, -signal.SIGKILL):
-            raise SandboxError("bubblewrap was killed, which nobody in the sandbox can do")
+            raise SandboxError("bubblewrap was killed, although no program in the sandbox can do that")
         raise explain(self.outputs["stderr"].text)
 
     def __enter__(self) -> Self:

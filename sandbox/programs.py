@@ -59,7 +59,7 @@ def check_program(
     run or never call the function, SandboxMissing or SandboxError when the sandbox fails.
     """
     if not entry_point.isidentifier():
-        raise TestsInvalid(f"{entry_point!r} is no name of a function")
+        raise TestsInvalid(f"{entry_point!r} is not the name of a function")
     ensure_checked()
     machine = find_machine()
     python = interpreter(machine, "python")

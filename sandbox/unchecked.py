@@ -33,7 +33,7 @@ def run_unchecked(
     for name in contents:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or str(path) != name or name in (".", main) or "\0" in name:
-            raise ValueError(f"{name!r} is no path of a file within the program's folder, or is the program's own")
+            raise ValueError(f"{name!r} is not the path of a file in the program's folder, or is the program's own")
     contents[main] = _as_bytes(code)
     if not fit(contents, limits):
         raise ValueError(f"the program and its files are larger than {limits.disk_bytes} bytes of disk")

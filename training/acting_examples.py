@@ -70,7 +70,7 @@ QUALITY: dict[str, Any] = {
 }
 AN_ENVIRONMENT = {
     "name": "equations",
-    "does": "Linear equations, solved by steps that are each checked.",
+    "does": "Linear equations, solved in steps that are each checked.",
     "max_steps": 8,
     "most_reward": 9.5,
     "package": None,

@@ -46,5 +46,5 @@ def why_no_model(name: str) -> str | None:
     if not name.startswith("/"):
         return None
     if (Path(name) / REWARD_MODEL).is_file():
-        return f"{name} is a reward model, which scores texts and is no policy"
-    return None if (Path(name) / "config.json").is_file() else f"{name} holds no model (there is no config.json)"
+        return f"{name} is a reward model, which scores texts and is not a policy"
+    return None if (Path(name) / "config.json").is_file() else f"{name} is not a model: it has no config.json"

@@ -188,7 +188,7 @@ def find_shortages(spec: RunSpec, load: Load, estimate: Estimate, machine: Machi
         about = "needs" if estimate.exact else "needs about"
         reason = (
             f"the run {about} {size(estimate.memory_bytes)} of {'GPU ' if machine.accelerator else ''}memory "
-            f"({parts}; {say_count(estimate.parameters)} weights), and there are {size(room)}"
+            f"({parts}; {say_count(estimate.parameters)} weights), but there are only {size(room)}"
         )
         faults.append(FieldFault("memory", reason, _find_what_fits(spec, load, machine, room)))
     free = measure_free_disk(load.folder or Path(settings.RUNS))

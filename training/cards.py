@@ -112,7 +112,7 @@ def _write(
 ) -> str:
     """`how`: lines of Python that load it, where transformers does not."""
     if kind is ArtifactKind.REWARD_MODEL:
-        facts = [("Kind", "reward model: it scores texts for training (reward_model.json), and is no policy"), *facts]
+        facts = [("Kind", "reward model: it scores texts for training (reward_model.json) and is not a policy"), *facts]
     is_adapter = kind is ArtifactKind.ADAPTER
     head = ["tags: [reckoner]", f"library_name: {'peft' if is_adapter else 'transformers'}"]
     if base and base != TINY:

@@ -239,7 +239,7 @@ def write_parts(
     if not any(part.judged for part in parts):
         raise EmptyDataset("There are no rows to train on yet.")
     if not all(part.judged for part in parts):
-        fault = FieldFault("held_out", "all rows would stand on one side: they belong together", "more rows, or none")
+        fault = FieldFault("held_out", "all rows belong together, so none can be held out", "more rows, or none")
         raise EmptyDataset("No rows can be held out.", faults=[fault])
     return parts
 

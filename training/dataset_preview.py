@@ -38,8 +38,8 @@ WHY = {
     "reward": "have no reward: the calculation failed or the verdict was undone",
     "propensity": "have no propensity",
     "options": "have no options to choose from",
-    "shape": "have actions of another kind than this dataset holds",
-    "action": "chose what is not among the options, or left a field of the choice open",
+    "shape": "have actions of another kind than this dataset",
+    "action": "chose something that is not among the options, or left a field of the choice empty",
     "item": "have a prompt that does not show the ranked items",
     "filtered": "do not match the filters",
     "version": "were made by another version of the agent",
@@ -48,7 +48,7 @@ WHY = {
     "held_out": "have no verdict, so they cannot be held out",
     # Of people's labels (`training.label_rows`):
     "program": "were judged by a program, not by a person",
-    "answer": "have a verdict that names no right action",
+    "answer": "have a verdict that does not name the right action",
     "confirmed": "were confirmed, so no action was better",
     "prompt": "lack a field of the prompt",
 }

@@ -35,7 +35,7 @@ def stream_rows(dataset: DatasetSnapshot, format: str) -> Iterator[bytes]:
         raise InvalidInput("The rows cannot be given in this format.", faults=[fault])
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     if not path.is_file():
-        raise Conflict("The dataset's files are not in the store of artifacts.")
+        raise Conflict("The dataset's files are not in the artifact store.")
     if format == AS_FROZEN:
         return _lines(path)
     try:

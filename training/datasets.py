@@ -34,8 +34,8 @@ from workspaces.services import record_audit
 
 REBUILT = " (rebuilt)"
 OTHER_KIND: Mapping[str, str] = {
-    DatasetKind.LOGGED: "its actions are texts: a dataset of texts holds them",
-    DatasetKind.TEXT: "its actions are choices or rankings: a dataset of rewarded decisions holds them",
+    DatasetKind.LOGGED: "its actions are texts: create a dataset of texts",
+    DatasetKind.TEXT: "its actions are choices or rankings: create a dataset of rewarded decisions",
 }
 
 
@@ -116,7 +116,7 @@ def snapshot_ledger(
         except EmptyDataset as error:
             if error.faults:
                 raise
-            raise _empty(agent, "no decision that was asked for has a reward and makes a row") from error
+            raise _empty(agent, "no decision that matches has a reward and makes a row") from error
         left_out.update({"held_out": aside} if (aside := sum(part.set_aside for part in parts)) else {})
         made = save_parts(
             parts,

@@ -127,7 +127,7 @@ def _tensors(folder: Path) -> Iterator[tuple[str, list[int]]]:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if length > 100 << 20:  # the format's own limit
-                raise ValueError(f"{path.name} is no safetensors file")
+                raise ValueError(f"{path.name} is not a safetensors file")
             header = json.loads(file.read(length))
         yield from ((name, told["shape"]) for name, told in header.items() if name != "__metadata__")
 

@@ -327,7 +327,7 @@ FOUND_BY_SHADOW = {
     "answered": 620,
     "failed": 2,
     "enough_at": MOMENT,
-    "enough_says": "In the shadow it is estimated to earn +0.060 [+0.010, +0.110] over what acted.",
+    "enough_says": "In the shadow it is estimated to earn +0.060 [+0.010, +0.110] more than what acted.",
     "says": "filer:2 would probably earn more than what decides now. A canary opens with the next round.",
     "points": [A_POINT],
     "disagreements": [A_DISAGREEMENT],

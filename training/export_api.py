@@ -30,12 +30,12 @@ class ExportSerializer(serializers.ModelSerializer[ExportJob]):
     digest = serializers.SerializerMethodField()
     options = serializers.DictField(
         read_only=True,
-        help_text="Of onnx {cache}, of gguf {quantisation}, of ollama {quantisation, profile, host}; the others none",
+        help_text="For onnx {cache}, for gguf {quantisation}, for ollama {quantisation, profile, host}; else empty",
     )
     report = serializers.DictField(
         read_only=True,
         help_text="Sizes, times and parity, once it is ready or refused (docs/export.md); empty before that. "
-        "{same_files: true} where a version's own files are the export",
+        "{same_files: true} if a version's own files are the export",
     )
     progress = serializers.FloatField(source="job.progress", default=0.0, help_text="In [0, 1]")
 
@@ -61,12 +61,14 @@ class ExportSerializer(serializers.ModelSerializer[ExportJob]):
 
 class ExportStartSerializer(StrictBody):
     format = serializers.ChoiceField(choices=ExportFormat.choices, default=ExportFormat.MERGED)
-    cache = serializers.BooleanField(default=False, help_text="Of onnx: the graph takes keys and values of the past")
+    cache = serializers.BooleanField(
+        default=False, help_text="For onnx: the graph takes keys and values of earlier tokens"
+    )
     quantisation = serializers.ChoiceField(
-        choices=QUANTISATIONS, required=False, allow_null=True, help_text="Of gguf and ollama; by default Q4_K_M"
+        choices=QUANTISATIONS, required=False, allow_null=True, help_text="For gguf and ollama; default: Q4_K_M"
     )
     profile = serializers.ChoiceField(
-        choices=list(PROFILES), required=False, help_text=f"Of ollama; by default {STANDARD}. {HELP}"
+        choices=list(PROFILES), required=False, help_text=f"For ollama; default: {STANDARD}. {HELP}"
     )
 
 

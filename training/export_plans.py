@@ -63,7 +63,7 @@ def make_options(version: ModelVersion, format: str, **options: Any) -> dict[str
     it from being made here and now; of Ollama also that no server answers, which is `host`, or OLLAMA_HOST without."""
     if format != ExportFormat.OLLAMA:
         if options.pop("profile", None):
-            raise _invalid([FieldFault("profile", f"{format} is not hosted; leave it out", "for ollama alone")])
+            raise _invalid([FieldFault("profile", f"{format} is not hosted; leave it out", "only for ollama")])
         return make_plan(version, format, **options).options
     host, profile = options.pop("host", "") or named_host(), options.pop("profile", None) or STANDARD
     if not host:
@@ -105,8 +105,8 @@ def find_obstacles(version: ModelVersion, format: Format) -> Iterator[FieldFault
     needed = COPIES * (version if format is Format.LORA else whole).stored.size_bytes
     free = shutil.disk_usage(_existing(settings.RUNS)).free
     if needed > free:
-        room = f"about {_size(needed)} of disk are needed, and {_size(free)} are free"
-        yield FieldFault("format", room, "room on the disk (manage.py disk_usage says what fills it)")
+        room = f"about {_size(needed)} of disk are needed, but only {_size(free)} are free"
+        yield FieldFault("format", room, "more free disk space (manage.py disk_usage shows what uses it)")
 
 
 def list_choices(version: ModelVersion) -> list[Choice]:
@@ -193,12 +193,12 @@ def _faults(detail: Any) -> Iterator[FieldFault]:
 _EXPECTED = {
     "format": ", ".join(ExportFormat.values),
     "quantisation": f"for gguf one of {', '.join(QUANTISATIONS)}, else nothing",
-    "cache": "true for onnx alone",
+    "cache": "true only for onnx",
 }
 
 
 def _invalid(faults: list[FieldFault]) -> InvalidInput:
-    return InvalidInput("The version cannot be exported so.", faults=faults)
+    return InvalidInput("The version cannot be exported.", faults=faults)
 
 
 def _size(count: int) -> str:

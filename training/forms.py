@@ -98,7 +98,7 @@ class RunForm(JudgeFields):
         help_text=f"For {_online_methods()} on labelled rows, and grpo on tasks. By the model's own success.",
     )
     group = forms.IntegerField(
-        required=False, help_text=f"Of grpo: answers to a prompt, or episodes of a task. Default: {_online.group}."
+        required=False, help_text=f"For grpo: answers per prompt, or episodes per task. Default: {_online.group}."
     )
     credit = forms.TypedChoiceField(
         required=False,
@@ -108,12 +108,12 @@ class RunForm(JudgeFields):
             ("episode", "All steps of an episode alike"),
         ],
         empty_value=None,
-        help_text="Of grpo on tasks: what a step is compared by with others of its group.",
+        help_text="For grpo on tasks: by what a step is compared with others of its group.",
     )
     gamma = forms.FloatField(
         label="Discount",
         required=False,
-        help_text=f"0 to 1. Of tasks below 1 favours short episodes. Default: {_online.gamma:g}.",
+        help_text=f"0 to 1. For tasks, a value below 1 favours short episodes. Default: {_online.gamma:g}.",
     )
     lora_r = forms.IntegerField(
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
@@ -189,7 +189,7 @@ class RunForm(JudgeFields):
         given: dict[str, Any] = super().clean() or {}
         for name in ("lora_targets", "lora_dropout"):
             if given.get(name) is not None and given.get("lora_r") is None:
-                self.add_error(name, "Give a LoRA rank, too: without one all weights are trained.")
+                self.add_error(name, "Also give a LoRA rank: without one, all weights are trained.")
         self.check_judge(given)
         return given
 

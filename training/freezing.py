@@ -120,9 +120,11 @@ def start_rebuild(*, by: Actor, dataset: DatasetSnapshot) -> Job:
     """The same question to the ledger as it will be then: a new dataset without what was erased. Raises Conflict for
     rows that did not come from the ledger."""
     if dataset.environment:
-        raise Conflict("These rows were drawn from an environment, and hold nothing of a person: draw others there.")
+        raise Conflict("These rows were drawn from an environment and contain nothing of a person. Draw others there.")
     if dataset.is_imported:
-        raise Conflict("These rows were imported, not read from the ledger: import them again without the person's.")
+        raise Conflict(
+            "These rows were imported, not read from the ledger. Import them again without the person's rows."
+        )
     return start_freezing(
         by=by,
         agent=dataset.agent,

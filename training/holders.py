@@ -66,7 +66,7 @@ def _scorings(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
 
 
 leave(
-    "History: the row says what was measured or decided, and holds the figures itself.",
+    "History: the row records what was measured or decided, with the figures.",
     "decisions.Decision.model_version",
     "training.Evaluation.against",
     "training.Evaluation.version",

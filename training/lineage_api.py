@@ -22,9 +22,9 @@ class LineageNodeSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField(help_text="dataset, run, version, experiment or export")
     id = serializers.UUIDField()
     name = serializers.CharField()
-    state = serializers.CharField(help_text="Of a dataset, its kind of rows")
+    state = serializers.CharField(help_text="For a dataset, its kind of rows")
     at = serializers.DateTimeField(help_text="When it was made")
-    distance = serializers.IntegerField(help_text="Links from the start; below 0 for what it came from")
+    distance = serializers.IntegerField(help_text="Number of links from the start; below 0 for what it came from")
 
 
 class LineageLinkSerializer(serializers.Serializer[Any]):

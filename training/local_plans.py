@@ -123,11 +123,11 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     method = asked.method or (PRESETS[asked.preset].method if asked.preset else _choose_method(asked, rows, notes))
     if rows.kind not in TRAINING[method].learns_from:
         others = ", ".join(name for name, one in TRAINING.items() if rows.kind in one.learns_from)
-        raise UnusableRun([f"--method: {method} cannot learn from {rows.kind} rows; of those learn {others}"])
+        raise UnusableRun([f"--method: {method} cannot learn from {rows.kind} rows; these methods can: {others}"])
     spec = _make_spec(asked, method, rows, notes)
     estimate = _estimate(asked, spec, rows, output)
     if estimate is None and not Path(asked.base).is_dir():
-        notes.append(f"needs: unknown, as the name {asked.base} does not tell the size of the base")
+        notes.append(f"needs: unknown, as the name {asked.base} does not show the size of the base")
     return LocalPlan(spec, notes, estimate)
 
 

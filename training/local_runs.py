@@ -129,7 +129,7 @@ def _lay_out(output: Path, spec: Mapping[str, Any], files: Mapping[str, Sequence
     if told.exists() and told.read_text() == content:
         return
     if output.exists() and any(output.iterdir()):
-        raise UnusableRun([f"--output: {output} holds something else; name a folder that is empty or new"])
+        raise UnusableRun([f"--output: {output} is not empty; give an empty or new folder"])
     (output / RUN).mkdir(parents=True)
     for name, lines in files.items():
         (output / RUN / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

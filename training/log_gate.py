@@ -46,7 +46,7 @@ ROWS = 5_000
 LOG_FILE = "data/log.jsonl"
 NO_DECISIONS = (
     "There are no decisions with a reward, a propensity and an exploration share of at least "
-    f"{MIN_EXPLORATION} that this version and those it came from have not learnt from."
+    f"{MIN_EXPLORATION} that this version and its ancestors have not learnt from."
 )
 
 # Decisions in `whole` datasets were learnt from; of those in `partly` the rows that were held back were not.

@@ -77,7 +77,7 @@ def _say_model(version: ModelVersion) -> Iterator[tuple[str, str]]:
         yield "Base model", "a tiny model that was made here"
     elif base:
         yield "Base model", base
-        yield "Licence of the base", LICENCES.get(base, "not known here; its own terms apply")
+        yield "Licence of the base", LICENCES.get(base, "unknown; its own terms apply")
     if version.artifact is not None:
         yield "Digest", version.artifact.digest
     line = " ← ".join(str(one) for one in find_line(version))
@@ -210,7 +210,7 @@ def find_limits(version: ModelVersion, run: TrainingRun | None, evaluation: Eval
             yield f"It was measured on {evaluation.rows} rows: small differences do not show."
         if evaluation.unanswered or evaluation.without_feedback:
             left = evaluation.unanswered + evaluation.without_feedback
-            yield f"{left:,} held-out rows were left out, as nobody knows their right answer."
+            yield f"{left:,} held-out rows were left out, as their right answer is not known."
     gate = read_gate(version)
     if not version.is_reward_model and not gate.passed:
         yield "It did not pass its gate." if gate.blocks else "No gate could judge it."
@@ -218,7 +218,7 @@ def find_limits(version: ModelVersion, run: TrainingRun | None, evaluation: Eval
     if method is not None and method.weak:
         yield f"Its method is weak {method.weak}."
     if version.is_reward_model:
-        yield "It scores texts for training, and is no policy."
+        yield "It scores texts for training and is not a policy."
     if version.is_adapter:
         yield f"It needs the weights of {version.base}."
     if run is not None and run.dataset.kind == "logged" and run.dataset.statistics.get("without_propensity"):

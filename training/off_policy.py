@@ -246,7 +246,9 @@ def _find_refusals(log: Log, labels: NDArray[np.int64], estimates: Estimates) ->
     found = []
     missing = int(np.isnan(log.propensity).sum())
     if missing:
-        found.append(f"{missing:,} of {n:,} decisions have no propensity: how likely their action was is not known.")
+        found.append(
+            f"{missing:,} of {n:,} decisions have no propensity, so the probability of their action is not known."
+        )
     found += _find_exploration_refusals(log, n)
     if not missing:
         needed = max(float(MIN_EFFECTIVE), MIN_EFFECTIVE_SHARE * n)

@@ -54,7 +54,7 @@ def find_gguf(version: ModelVersion, quantisation: str) -> ExportJob:
     exports = ExportJob.objects.filter(version=version, format=ExportFormat.GGUF, state=ExportState.READY)
     found = exports.filter(options__quantisation=quantisation).select_related("artifact").order_by("-id").first()
     if found is None:
-        raise InvalidInput(f"{version} has no ready export as GGUF {quantisation}. Export it first, on its page.")
+        raise InvalidInput(f"{version} has no finished export as GGUF {quantisation}. Export it first, on its page.")
     return found
 
 

@@ -65,5 +65,5 @@ def read_paired_tasks(path: Path) -> PairedTasks:
             predictions[line["model"]][line["id"]] = line
     tasks = sorted(set.intersection(*(set(of_one) for of_one in predictions.values()))) if predictions else []
     if not tasks:
-        raise ValueError("no held-out task was acted on without a fault by both models")
+        raise ValueError("there is no held-out task on which both models acted without a fault")
     return PairedTasks(tasks, dict(predictions))

@@ -27,7 +27,7 @@ class Preset:
 _TABLE = (
     Preset(
         "reward-weighted-lora",
-        "reward_weighted on texts by a small adapter of queries and values, one text an update",
+        "reward_weighted on texts with a small adapter of queries and values, one text per update",
         "reward_weighted",
         RowKind.TEXT,
         {

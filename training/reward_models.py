@@ -66,7 +66,7 @@ def find_reward_model_faults(agent: Agent, spec: Mapping[str, Any]) -> list[Fiel
     except ValueError:
         found = None
     if found is None:
-        faults.append(FieldFault("settings.reward", f"there is no reward model {named[:40]!r}", WANTED))
+        faults.append(FieldFault("settings.reward", f"{named[:40]!r} is not a reward model here", WANTED))
     elif found.marked_at is not None or found.stored.removed_at is not None:
         faults.append(
             FieldFault("settings.reward", f"{found} learnt from rows that were erased", "another reward model")

@@ -177,7 +177,7 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         )
     elif plan.base_version is not None and plan.base_version.is_adapter and plan.base_version.base is None:
         over = plan.base_version.base_model or "a model"
-        fault = f"{plan.base_version} is an adapter over {over}, which is no version"
+        fault = f"{plan.base_version} is an adapter over {over}, which is not a version"
         faults.append(FieldFault("base_version", fault, "full weights, or an adapter over another version"))
     if method is not None:
         faults += _find_lacks(method, plan)

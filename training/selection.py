@@ -95,9 +95,11 @@ class Filters:
         if self.since is not None and self.until is not None and self.since >= self.until:
             faults.append(FieldFault("until", "is not after since", "a later moment"))
         if self.min_reward is not None and not math.isfinite(self.min_reward):
-            faults.append(FieldFault("min_reward", f"{self.min_reward} is no number", "a raw reward, such as -2"))
+            faults.append(FieldFault("min_reward", f"{self.min_reward} is not a number", "a raw reward, such as -2"))
         if self.min_reward is not None and self.unjudged:
-            faults.append(FieldFault("unjudged", "given with min_reward, and these have no reward", "one of the two"))
+            faults.append(
+                FieldFault("unjudged", "is given with min_reward, but these decisions have no reward", "one of the two")
+            )
         for name in ("policy", "unit"):
             value = getattr(self, name)
             if value is not None and (not 1 <= len(value) <= LONGEST or "\x00" in value):

@@ -42,14 +42,14 @@ class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):
 class FreezingSerializer(JobSerializer):
     agent = serializers.CharField(source="payload.agent")
     name = serializers.CharField(source="payload.name")
-    dataset = serializers.SerializerMethodField(help_text="The dataset's id, once it is there")
+    dataset = serializers.SerializerMethodField(help_text="The dataset's id, once it exists")
     held_out = serializers.SerializerMethodField(
-        help_text="The id of the dataset that was held out of it, where that was asked for"
+        help_text="The id of the dataset that was held out of it, if requested"
     )
     demonstrations = serializers.SerializerMethodField(
-        help_text="Of tasks: the id of the dataset of demonstrations, where those were asked for"
+        help_text="For tasks: the id of the dataset of demonstrations, if requested"
     )
-    run = serializers.SerializerMethodField(help_text="Of training on new decisions: the run's id, once it is there")
+    run = serializers.SerializerMethodField(help_text="For training on new decisions: the run's id, once it exists")
 
     class Meta(JobSerializer.Meta):
         fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "held_out", "demonstrations", "run"]
@@ -79,13 +79,20 @@ class DatasetCreateSerializer(StrictBody):
     )
     only_new = serializers.BooleanField(default=False, help_text="Only decisions that no run has learnt from")
     suggestions = serializers.BooleanField(
-        default=False, help_text="Of labelled and preferences: the auto-labeler's suggestions make rows, too"
+        default=False, help_text="For labelled and preferences: also make rows from the auto-labeler's suggestions"
     )
     least_confidence = serializers.FloatField(
-        default=LEAST_CONFIDENCE, min_value=0.0, max_value=1.0, help_text="Of a suggestion that makes a row"
+        default=LEAST_CONFIDENCE,
+        min_value=0.0,
+        max_value=1.0,
+        help_text="Lowest confidence of a suggestion that makes a row",
     )
-    since = serializers.DateTimeField(default=None, allow_null=True, help_text="Recorded at or after it")
-    until = serializers.DateTimeField(default=None, allow_null=True, help_text="Recorded before it")
+    since = serializers.DateTimeField(
+        default=None, allow_null=True, help_text="Only decisions recorded at or after this time"
+    )
+    until = serializers.DateTimeField(
+        default=None, allow_null=True, help_text="Only decisions recorded before this time"
+    )
     policy = serializers.CharField(
         default=None,
         allow_null=True,
@@ -94,24 +101,24 @@ class DatasetCreateSerializer(StrictBody):
     )
     unit = serializers.CharField(default=None, allow_null=True, max_length=200)
     min_reward = serializers.FloatField(
-        default=None, allow_null=True, help_text="Of logged and text: the raw reward at least"
+        default=None, allow_null=True, help_text="For logged and text: the smallest raw reward"
     )
     with_propensity = serializers.BooleanField(default=False, help_text="Only decisions with a propensity")
     unjudged = serializers.BooleanField(
         default=False,
-        help_text="Of logged: also the newest decisions that nobody judged, at most as many as have a reward; "
-        "their rows have none. Only posterior learns from them",
+        help_text="For logged: also the newest decisions that nobody judged, at most as many as have a reward; "
+        "their rows have no reward. Only posterior learns from them",
     )
     reward_spec = serializers.IntegerField(
         default=None,
         allow_null=True,
         min_value=1,
         max_value=2**31 - 1,
-        help_text="Of logged and text: rewards by this version of the agent's reward spec; by default the newest",
+        help_text="For logged and text: rewards by this version of the agent's reward spec; default: the newest",
     )
     synthetic_negatives = serializers.BooleanField(
         default=False,
-        help_text="Adds wrong rows that nobody took, marked as synthetic; not with labelled",
+        help_text="Add rows for wrong actions that nobody took, marked as synthetic; not for labelled",
     )
     held_out = serializers.FloatField(
         default=None,
@@ -200,7 +207,7 @@ class RunCheckSerializer(serializers.Serializer[Any]):
 
     spec = serializers.DictField()
     estimate = serializers.DictField(
-        allow_null=True, help_text="Bytes of memory and disk, seconds; null of a base of unknown size"
+        allow_null=True, help_text="Bytes of memory and disk, and seconds; null for a base of unknown size"
     )
 
 
@@ -211,7 +218,7 @@ class SweepStartSerializer(_PlanSerializer):
 
 
 class SweepSerializer(serializers.Serializer[Any]):
-    tag = serializers.CharField(help_text="Of all its runs")
+    tag = serializers.CharField(help_text="Tag of all its runs")
     runs = serializers.ListField(child=serializers.UUIDField())
 
 
@@ -235,12 +242,12 @@ class RunEventSerializer(serializers.ModelSerializer[RunEvent]):
 class SampleReplySerializer(serializers.Serializer[Reply]):
     said = serializers.CharField(help_text="The likeliest option, or the text that the model wrote")
     p = serializers.FloatField(help_text="Its probability")
-    right = serializers.BooleanField(allow_null=True, help_text="Null where nobody knows")
+    right = serializers.BooleanField(allow_null=True, help_text="Null if not known")
     wrote = serializers.CharField(
-        allow_null=True, help_text="Of options: what the model writes when it is not held to them"
+        allow_null=True, help_text="For options: what the model writes when it may write anything"
     )
     valid = serializers.BooleanField(
-        allow_null=True, help_text="Whether that is an option, or a text the JSON it is to be"
+        allow_null=True, help_text="Whether that is an option; for a text, whether it is JSON as required"
     )
 
 
@@ -250,14 +257,14 @@ class SampleRowSerializer(serializers.Serializer[SampleLine]):
         source="asked.system", allow_null=True, help_text="The system prompt before the prompt; null without one"
     )
     prompt = serializers.CharField(source="asked.prompt", help_text="Texts are cut to 600 characters")
-    answer = serializers.CharField(source="asked.answer", allow_null=True, help_text="The right one, where it is known")
-    action = serializers.CharField(source="asked.action", allow_null=True, help_text="What was logged")
+    answer = serializers.CharField(source="asked.answer", allow_null=True, help_text="The right answer, if known")
+    action = serializers.CharField(source="asked.action", allow_null=True, help_text="The logged action")
     reward = serializers.FloatField(source="asked.reward", allow_null=True)
-    before = SampleReplySerializer(help_text="Of the weights before the training")
-    now = SampleReplySerializer(help_text="Of the newest weights")
+    before = SampleReplySerializer(help_text="Reply of the weights before training")
+    now = SampleReplySerializer(help_text="Reply of the newest weights")
 
 
 class RunSamplesSerializer(serializers.Serializer[ShownSamples]):
-    held_out = serializers.BooleanField(help_text="False: the rows are of those to learn from")
-    step = serializers.IntegerField(allow_null=True, help_text="Updates behind the newest answers")
+    held_out = serializers.BooleanField(help_text="True if the rows are held out; false if the run learns from them")
+    step = serializers.IntegerField(allow_null=True, help_text="Number of updates before the newest replies")
     rows = SampleRowSerializer(source="lines", many=True)

@@ -113,7 +113,7 @@ def source_of_reward_model(run: TrainingRun) -> dict[str, str] | None:
         return None
     found = find_reward_models(run.workspace).filter(id=named).first()
     if found is None or found.marked_at is not None or found.stored.removed_at is not None:
-        raise Permanent(f"the reward model {named} is there no more, or learnt from rows that were erased")
+        raise Permanent(f"the reward model {named} no longer exists, or learnt from rows that were erased")
     return locate_version(found)
 
 

@@ -41,7 +41,7 @@ def start_sweep(
             except InvalidRun as error:
                 faults += [FieldFault(one.field, f"with {says}: {one.reason}", one.expected) for one in error.faults]
         if faults:
-            raise InvalidRun("The sweep cannot start: some of its runs could not.", faults=faults)
+            raise InvalidRun("The sweep cannot start, because some of its runs cannot.", faults=faults)
     return tag, runs
 
 

@@ -106,7 +106,7 @@ def find_question_faults(question: TaskQuestion) -> list[FieldFault]:
     if not 0.0 <= question.wrong <= 1.0:  # NaN too
         faults.append(FieldFault("wrong", f"{question.wrong} is out of range", "0 to 1"))
     if question.demonstrations and environment is not None and not has_expert(environment):
-        reason = f"{environment.name} knows nobody who solves its tasks"
+        reason = f"{environment.name} cannot demonstrate its tasks"
         faults.append(FieldFault("demonstrations", reason, "0"))
     return faults
 

@@ -39,7 +39,7 @@ def _find_faults(agent: Agent, dataset: DatasetSnapshot, judge: Mapping[str, Any
     environment = find_class(dataset.environment) if dataset.is_of_tasks else None
     if environment is not None and not environment.judged:
         reason = f"{dataset.environment} has no criterion that a judge scores"
-        yield FieldFault("settings.judge", reason, "leave it out, or tasks of writing or business")
+        yield FieldFault("settings.judge", reason, "no judge, or tasks of writing or business")
     try:
         _find_server(agent, judge)
     except BackendUnavailable as error:

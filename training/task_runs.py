@@ -90,13 +90,15 @@ def _find_faults(
     if dataset.is_held_out_split:
         yield FieldFault("dataset", "its tasks are held out, to measure on", "tasks of the training split")
     if dataset.is_of_tasks and settings.get("reward"):
-        yield FieldFault("settings.reward", "of tasks the environment gives the reward", "leave it out")
+        yield FieldFault("settings.reward", "is given, but for tasks the environment gives the reward", "leave it out")
     if dataset.is_of_tasks and heldout is not None and measured is None:
         yield FieldFault("heldout", f"has {heldout.kind} rows", f"held-out tasks of {dataset.environment}")
     if measured is None:
         return
     if measured.environment != dataset.environment:
-        learnt = f"are of {dataset.environment}" if dataset.environment else "are no tasks, nor demonstrations of them"
+        learnt = (
+            f"are of {dataset.environment}" if dataset.environment else "are neither tasks nor demonstrations of them"
+        )
         reason = f"its tasks are of {measured.environment}, and the rows to learn from {learnt}"
         yield FieldFault("heldout", reason, "tasks of the same environment")
     elif _overlap(measured, dataset):

@@ -158,7 +158,7 @@ def make_ppo(read: Read) -> Iterator[Row]:
     `done`: whether no decision of its episode came later, true without an episode. Raises CannotFormat where there is
     none."""
     if next(_tuples(read), None) is None:
-        raise CannotFormat("PPO needs rewarded actions with their probability, and there is none")
+        raise CannotFormat("PPO needs rewarded actions with their probability, but there are none")
     return _tuples(read)
 
 

@@ -218,7 +218,9 @@ def run_curves(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     """JSON for the chart: all points, or with `after` those that came since the answer that said so."""
     given = request.GET.get("after", "0")
     if not given.isdecimal() or len(given) > 18:
-        raise InvalidInput("The address is invalid.", faults=[FieldFault("after", "is no number", "as answered")])
+        raise InvalidInput(
+            "The address is invalid.", faults=[FieldFault("after", "is not a number", "a value from an earlier answer")]
+        )
     run = get_run(request, pk)
     return JsonResponse({"terminal": run.is_terminal, "state": run.state, **read_curves(run, after=int(given))})
 

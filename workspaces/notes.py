@@ -18,7 +18,7 @@ MOST_TAGS, LONGEST_NOTES = 20, 5000
 
 def find_note_faults(tags: Iterable[str], notes: str) -> list[FieldFault]:
     faults = [
-        FieldFault("tags", f"{tag[:60]!r} is no tag", "1 to 50 letters, digits or . _ : / -")
+        FieldFault("tags", f"{tag[:60]!r} is not a tag", "1 to 50 letters, digits or . _ : / -")
         for tag in tags
         if not TAG.fullmatch(tag)
     ]

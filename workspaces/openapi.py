@@ -152,7 +152,7 @@ SUCCESSES = {
 IDEMPOTENCY_KEY = {
     "name": HEADER,
     "in": "header",
-    "description": "Of your making, fresh for each thing that you want done. The first success is kept, and the same "
+    "description": "Choose a new one for each thing that you want done. The first success is kept, and the same "
     "request under the key gets it again.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     "example": "note-17-filed",

@@ -74,7 +74,7 @@ class KeyLimitsSerializer(StrictBody):
         max_digits=14,
         decimal_places=6,
         min_value=Decimal("0.000001"),
-        help_text="What its calls may cost in a day (UTC), in the unit of the backends' prices; null for no budget",
+        help_text="Largest cost of its calls in a day (UTC), in the unit of the backends' prices; null for no budget",
     )
     agents = serializers.ListField(
         child=serializers.SlugField(max_length=63),

@@ -142,7 +142,7 @@ def _columns_of(limits: KeyLimits) -> dict[str, Any]:
         expected = f"more than 0, up to {MOST_SPEND:,}, or null for no budget"
         faults.append(FieldFault("spend_a_day", f"{limits.spend_a_day} is out of range", expected))
     if wrong := [slug for slug in limits.agents if not SLUG.fullmatch(slug)]:
-        faults.append(FieldFault("agents", f"{wrong[0][:80]!r} is no slug", "slugs of agents, or none for all"))
+        faults.append(FieldFault("agents", f"{wrong[0][:80]!r} is not a slug", "slugs of agents, or none for all"))
     if len(limits.agents) > MOST_AGENTS:
         faults.append(FieldFault("agents", f"are {len(limits.agents)}", f"at most {MOST_AGENTS}, or none for all"))
     if faults:

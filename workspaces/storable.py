@@ -33,7 +33,7 @@ def read_json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise ValueError(f"{text.strip()[:80]!r} is no JSON") from error
+        raise ValueError(f"{text.strip()[:80]!r} is not JSON") from error
 
 
 def _is_unicode(text: str) -> bool:

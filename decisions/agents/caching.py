@@ -24,10 +24,10 @@ def change_cache(*, by: Actor, agent: Agent, seconds: int) -> Agent:
         raise InvalidInput("The time is invalid.", faults=[fault])
     acting = find_current_version(row)
     if seconds and (acting is None or not may_cache(acting)):
-        reason = f"{row.slug} neither chats nor takes its options with each decision, and draws its answers"
+        reason = f"{row.slug} neither chats nor takes options with each decision, so its answers are drawn at random"
         expected = "0, or an agent whose action is text, tool calls, or a choice among options given with each decision"
         fault = FieldFault("seconds", reason, expected)
-        raise InvalidInput("This agent's answers cannot be given again.", faults=[fault])
+        raise InvalidInput("This agent's answers cannot be cached.", faults=[fault])
     if seconds != row.cache_seconds:
         details = {"agent": row.slug, "from": row.cache_seconds, "to": seconds}
         row.cache_seconds = seconds

@@ -186,7 +186,7 @@ def _fields(
     for name, inner in (schema.get("properties") or {}).items():
         if _is_beside(name, inner):
             if name in required:
-                raise _no((*place, name), "is required, and no part of a choice")
+                raise _no((*place, name), "is required, but is not part of the choice")
             continue
         values = _values(inner, state, (*place, name))
         if name not in required:

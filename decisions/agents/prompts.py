@@ -41,7 +41,7 @@ def template_fields(template: str) -> list[str]:
     """The paths that the template names, in order, without repetition. Raises ValueError for stray braces."""
     rest = FIELD.sub("", template)
     if "{{" in rest or "}}" in rest:
-        raise ValueError("a field is written {{ name }} or {{ name.inner }}, with a ? after it if it may be missing")
+        raise ValueError("a field is written {{ name }} or {{ name.inner }}, with a ? after the name if it is optional")
     return list(dict.fromkeys(match.group(1) for match in FIELD.finditer(template)))
 
 

@@ -168,7 +168,7 @@ def _find_system_faults(setup: AgentSetup) -> list[FieldFault]:
         return [
             FieldFault(
                 "system_prompt",
-                f"its {words:,} words leave nothing of {setup.max_prompt_tokens:,} prompt tokens for what is asked",
+                f"its {words:,} words leave no room for the prompt in {setup.max_prompt_tokens:,} prompt tokens",
                 f"a shorter one, or max_prompt_tokens well above {words:,}",
             )
         ]

@@ -103,7 +103,9 @@ def _find_treatment(agent: Agent, treatment: ModelVersion | None) -> ModelVersio
     if treatment is None:
         return get_champion(agent.registered_model)
     if treatment.registered_model_id != agent.registered_model_id:
-        fault = FieldFault("treatment", f"{treatment} is of another model", f"a version of {agent.registered_model}")
+        fault = FieldFault(
+            "treatment", f"{treatment} belongs to another model", f"a version of {agent.registered_model}"
+        )
         raise InvalidInput("The experiment cannot start.", faults=[fault])
     return treatment
 
@@ -131,7 +133,7 @@ def _check_versions(
     changed = find_changes(setup_of(current), setup_of(tried))
     faults = []
     if not changed and treatment == get_champion(treatment.registered_model):
-        faults.append(FieldFault("agent_version", f"{tried} and {current} are the same", "a version that differs"))
+        faults.append(FieldFault("agent_version", f"{tried} and {current} are the same", "another version"))
     faults += [
         FieldFault("agent_version", f"{tried} has another {TITLES[name].lower()} than {current}", "the same")
         for name in FIXED

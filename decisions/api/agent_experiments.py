@@ -32,7 +32,9 @@ class AgentExperimentStartSerializer(ExperimentStartSerializer):
     agent_version = serializers.IntegerField(
         min_value=1, max_value=2**31 - 1, help_text="Number of the agent's version to try against its current one"
     )
-    treatment = VersionField(required=False, help_text="The version of the model that the treatment asks; the champion")
+    treatment = VersionField(
+        required=False, help_text="The model version that answers for the treatment; default: the champion"
+    )
 
 
 class AgentGroupStartSerializer(StartSerializer):
@@ -49,7 +51,7 @@ class AgentGroupStartSerializer(StartSerializer):
         required=False,
         min_length=1,
         max_length=MOST,
-        help_text="The versions of the model by which each of them is answered; the champion",
+        help_text="The model versions that answer for each of them; default: the champion",
     )
 
 

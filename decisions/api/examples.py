@@ -145,8 +145,8 @@ COMPARED = {
 }
 RERUN = {
     "decisions": 4,
-    "ended": "Its action differs from what was done. What was recorded after it follows from what was done, and nothing"
-    " here can restore the episode's environment: later states would be another policy's.",
+    "ended": "Its action differs from the recorded one. The later states follow from the recorded action, and nothing "
+    "here can restore the episode's environment, so they would be another policy's.",
     "steps": [{"step": 1, "decision": DECISION, "comparison": COMPARED, "failure": ""}],
 }
 RECORD = {

@@ -88,7 +88,7 @@ class _Query:
 def read_choice(request: Request) -> ExportChoice:
     """Raises InvalidInput with every fault of the query string."""
     query = _Query(request)
-    reward, moment = "a number from -5 to 5", "a moment with its offset, 2026-11-20T08:00:00Z"
+    reward, moment = "a number from -5 to 5", "a time with its offset, such as 2026-11-20T08:00:00Z"
     yes_or_no = "true or false"
     low = query.read("min_reward", _number, None, reward)
     high = query.read("max_reward", _number, None, reward)
@@ -120,16 +120,18 @@ class DecisionExport(APIView):
     @extend_schema(
         operation_id="export_decisions",
         parameters=[
-            OpenApiParameter("format", str, enum=list(FORMATS), default="chat", description="The lines' shape"),
+            OpenApiParameter("format", str, enum=list(FORMATS), default="chat", description="Format of the lines"),
             OpenApiParameter("agent", str, description="Only this agent's decisions, by its slug"),
             OpenApiParameter("agent_type", str, enum=AgentKind.values, description="Only agents of this kind"),
-            OpenApiParameter("min_reward", float, description="Raw reward at least, from -5 to 5"),
-            OpenApiParameter("max_reward", float, description="Raw reward at most"),
-            OpenApiParameter("require_reward", bool, description="Leave out decisions without one; true with a bound"),
+            OpenApiParameter("min_reward", float, description="Smallest raw reward, from -5 to 5"),
+            OpenApiParameter("max_reward", float, description="Largest raw reward"),
+            OpenApiParameter(
+                "require_reward", bool, description="Leave out decisions without a reward; true if a bound is given"
+            ),
             OpenApiParameter("require_feedback", bool, default=False, description="Only decisions with a verdict"),
-            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Recorded then or later"),
-            OpenApiParameter("until", OpenApiTypes.DATETIME, description="Recorded before"),
-            OpenApiParameter("limit", str, default="1000", description="Rows at most, or none for all"),
+            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Recorded at or after this time"),
+            OpenApiParameter("until", OpenApiTypes.DATETIME, description="Recorded before this time"),
+            OpenApiParameter("limit", str, default="1000", description="Maximum number of rows, or none for all"),
         ],
         responses={(200, NDJSON): OpenApiTypes.STR},
     )

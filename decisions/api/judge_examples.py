@@ -27,7 +27,7 @@ A_CALIBRATION = {
     "scores": 4812,
     "labels": 240,
     "reasons": [],
-    "warnings": ["It scores +0.042 against people."],
+    "warnings": ["Its scores differ from people's by +0.042."],
     "assessment": {
         "scores": 4812,
         "labels": 240,

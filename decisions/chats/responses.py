@@ -65,7 +65,7 @@ def read_response(given: Mapping[str, Any]) -> Chat:
         if given.get(name)
     ]
     if faults:
-        raise InvalidInput("The request asks for what is not served here.", faults=faults)
+        raise InvalidInput("The request uses something that is not supported here.", faults=faults)
     read = convert(given, ResponseBody)
     chat: dict[str, Any] = {name: given[name] for name in PASSED_ON if given.get(name) is not None}
     chat |= {"model": given.get("model"), "messages": _messages(read)}
@@ -124,7 +124,7 @@ def _add_item(messages: list[dict[str, Any]], item: Mapping[str, Any], place: st
         fault = FieldFault(
             f"{place}.type", f"{str(kind)[:60]!r} is not supported", "message, function_call or its output"
         )
-        raise InvalidInput("The input holds what is not served here.", faults=[fault])
+        raise InvalidInput("The input contains something that is not supported here.", faults=[fault])
 
 
 def _content(content: Any, place: str) -> str:
@@ -132,10 +132,10 @@ def _content(content: Any, place: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise InvalidInput("The input is invalid.", faults=[FieldFault(place, "is no text", "text, or parts of text")])
+        raise InvalidInput("The input is invalid.", faults=[FieldFault(place, "is not text", "text, or parts of text")])
     for index, part in enumerate(content):
         if not (isinstance(part, Mapping) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)):
-            fault = FieldFault(f"{place}[{index}]", "is no part of text", "input_text or output_text")
+            fault = FieldFault(f"{place}[{index}]", "is not a part of text", "input_text or output_text")
             raise InvalidInput("The input is invalid.", faults=[fault])
     return "".join(part["text"] for part in content)
 

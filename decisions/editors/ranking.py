@@ -65,7 +65,7 @@ class RankingEditor(Editor):
         if not (missing := [option for option in _shown(case) if option not in ranked]):
             return []
         named = ", ".join(map(repr, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        return [FieldFault("action", f"lacks {named}", "an order of everything that was offered")]
+        return [FieldFault("action", f"lacks {named}", "an order of all options that were offered")]
 
 
 def _list(action: Any) -> list[Any]:

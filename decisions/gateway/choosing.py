@@ -97,7 +97,9 @@ def _find_options(
     if version.action_space == ActionSpaceKind.CHOICE:
         return offered_options(version, item, path, faults)
     if item.options is not None:
-        faults.append(FieldFault(f"{path}options", "given for a structured action", "none: its schema says them"))
+        faults.append(
+            FieldFault(f"{path}options", "are given for a structured action", "none: its schema defines them")
+        )
     choices = choices_of(version, item.state)
     if choices.options is None:
         faults.append(FieldFault(f"{path}state", f"leaves nothing to choose: the action {choices.reason}"))

@@ -132,7 +132,7 @@ def _ask(
     """Gathers the faults of every item before anything is asked. Raises InvalidInput."""
     most = min(way_of(acting.version).most for acting in routing.acting)
     if len(asked) > most:
-        raise InvalidInput(f"{len(asked)} items in one call; of answers that are written, at most {most}.")
+        raise InvalidInput(f"{len(asked)} items in one call; at most {most} are allowed if answers are written.")
     faults: list[FieldFault] = []
     questions = []
     for decision_id, (path, item) in asked.items():
@@ -145,7 +145,7 @@ def _ask(
             questions.append(question)
     prompts = sum(len(one.wanted.asks.prompts) for one in questions if isinstance(one.wanted.asks, Scoring))
     if prompts > MOST_PROMPTS:
-        faults.append(FieldFault("options", f"are {prompts:,} items of rankings in one call", f"{MOST_PROMPTS:,}"))
+        faults.append(FieldFault("options", f"have {prompts:,} items of rankings in one call", f"{MOST_PROMPTS:,}"))
     if faults:
         raise InvalidInput("The agent cannot answer this request.", faults=faults)
     return questions
@@ -160,7 +160,7 @@ def find_wanted(item: DecideItem, path: str, acting: CurrentAgent, faults: list[
         faults.append(FieldFault(path + error.field, str(error), "a value"))
         return None
     if item.places is not None and wanted is not None and not wanted.places:
-        faults.append(FieldFault(f"{path}places", "given to an agent that does not rank", "none"))
+        faults.append(FieldFault(f"{path}places", "is given to an agent that does not rank", "none"))
     return wanted if len(faults) == known else None
 
 

@@ -31,8 +31,8 @@ from workspaces.errors import FieldFault, InvalidInput, ReckonerError
 MOST_STEPS = 50
 """Decisions of an episode that are asked about at once: each is a request to the model's server."""
 OTHER_STATES = (
-    "Its action differs from what was done. What was recorded after it follows from what was done, and nothing here can"
-    " restore the episode's environment: later states would be another policy's."
+    "Its action differs from the recorded one. The later states follow from the recorded action, and nothing here can"
+    " restore the episode's environment, so they would be another policy's."
 )
 
 
@@ -157,9 +157,9 @@ def _find_options(decision: Decision, state: Mapping[str, Any], edits: Edits) ->
         faults += schema.faults(edits.state)
     if edits.options is not None:
         if setup.action_space != ActionSpaceKind.CHOICE:
-            faults.append(FieldFault("options", "given for a structured action", "none: its schema says them"))
+            faults.append(FieldFault("options", "are given for a structured action", "none: its schema defines them"))
         elif len(edits.options) < 2 or len(set(edits.options)) != len(edits.options):
-            faults.append(FieldFault("options", "too few, or one twice", "at least two, each once"))
+            faults.append(FieldFault("options", "are too few, or one is repeated", "at least two, each once"))
     choices = choices_of(setup, state, decision.options if edits.options is None else edits.options)
     if not choices.options and not faults:
         reason = f"the action {choices.reason or 'has no options'}"
@@ -212,7 +212,7 @@ def ask_episode(*, by: Actor, episode: Episode, version: ModelVersion, start: in
     decisions = list_steps(episode)
     if not 1 <= start <= max(1, len(decisions)):
         raise InvalidInput(
-            "The episode cannot be asked about from there.",
+            "The version cannot be asked about the episode from this step on.",
             faults=[FieldFault("step", f"{start} is out of range", f"1 to {max(1, len(decisions))}")],
         )
     steps: list[Step] = []
@@ -224,7 +224,7 @@ def ask_episode(*, by: Actor, episode: Episode, version: ModelVersion, start: in
         except ReckonerError as error:
             why = " ".join([error.message, *(fault.reason + "." for fault in error.faults)])
             steps.append(Step(number, decision, None, why))
-            return Rerun(tuple(steps), len(decisions), "It could not be asked about this one.")
+            return Rerun(tuple(steps), len(decisions), "It could not be asked about this decision.")
         steps.append(Step(number, decision, comparison))
         if not comparison.agrees:
             last = number == len(decisions)

@@ -25,10 +25,14 @@ def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldF
     if options is None:
         return None
     if item.places is not None and item.places > len(options):
-        faults.append(FieldFault(f"{path}places", f"{item.places} of {len(options)} options", f"1 to {len(options)}"))
+        faults.append(
+            FieldFault(
+                f"{path}places", f"{item.places} is more than the {len(options)} options", f"1 to {len(options)}"
+            )
+        )
     prompts = ask_items(current.version, item.state, options)
     if prompts is None:
-        expected = "a prompt template with {{ options }}, or with a list of the state whose members are the options"
+        expected = "a prompt template with {{ options }}, or with a list of the state whose items are the options"
         faults.append(FieldFault(f"{path}options", "look the same in the agent's prompt", expected))
         return None
     asks = Scoring(tuple(prompts[option] for option in options), (YES, NO), each_item=True)

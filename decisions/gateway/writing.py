@@ -36,9 +36,7 @@ def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldF
     """A `questions.Want`."""
     version = current.version
     if version.temperature > HOTTEST:
-        reason = (
-            f"its version {version.number} has the temperature {version.temperature:g}, and its answers are written"
-        )
+        reason = f"writes its answers, and its version {version.number} has the temperature {version.temperature:g}"
         faults.append(FieldFault("agent", reason, f"a version with a temperature up to {HOTTEST:g}"))
     schema, tools, options = None, [], ()
     if version.action_space == ActionSpaceKind.TOOL_CALLS:
@@ -51,7 +49,7 @@ def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldF
             faults.append(FieldFault(f"{path}options", "is missing", expected))
             return None
     elif item.options is not None:
-        faults.append(FieldFault(f"{path}options", "given for an action that is written", "none"))
+        faults.append(FieldFault(f"{path}options", "are given for an action that is written", "none"))
     if version.action_space == ActionSpaceKind.STRUCTURED:
         try:
             schema = form_of(version.action_schema or {}, item.state)
@@ -120,7 +118,7 @@ def _read_json(text: str, cut: str) -> Any:
     try:
         found = read_json(fenced[1] if fenced else text)
     except ValueError:
-        raise UnusableAnswer(f"{text.strip()[:80]!r} is no JSON{cut}") from None
+        raise UnusableAnswer(f"{text.strip()[:80]!r} is not JSON{cut}") from None
     if not is_storable(found):
         raise UnusableAnswer("it holds characters or numbers that cannot be stored")
     return found

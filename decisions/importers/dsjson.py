@@ -56,9 +56,9 @@ def read_event(record: Record, reading: Reading) -> list[Found]:
     if propensity is None and probabilities:
         propensity = probabilities[0]
     if propensity is not None and not 0 < propensity <= 1:
-        raise Refused("_label_probability", f"{propensity} is not in (0, 1]; what was done had a chance")
+        raise Refused("_label_probability", f"{propensity} must be above 0, up to 1, as the action was chosen")
     if probabilities and propensity is not None and abs(probabilities[0] - propensity) > 1e-4:
-        raise Refused("p", f"gives {probabilities[0]} to the action shown, _label_probability says {propensity}")
+        raise Refused("p", f"gives {probabilities[0]} to the shown action, but _label_probability is {propensity}")
     model = (event.get("VWState") or {}).get("m") if isinstance(event.get("VWState"), dict) else None
     decision = make_decision(
         {
@@ -110,12 +110,12 @@ def _chosen(event: dict[str, Any], count: int) -> int:
     }
     given = {name: value for name, value in said.items() if value is not None}
     if not given:
-        raise Refused("_labelIndex", "no field names the action that was shown")
+        raise Refused("_labelIndex", "no field names the shown action")
     if len(set(given.values())) > 1:
         raise Refused("_labelIndex", f"{', '.join(given)} name different actions")
     name, chosen = next(iter(given.items()))
     if not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < count:
-        raise Refused(name, f"names no action among the {count} of c._multi")
+        raise Refused(name, f"names none of the {count} actions in c._multi")
     return chosen
 
 
@@ -130,12 +130,12 @@ def _ranked(event: dict[str, Any], count: int, chosen: int) -> tuple[list[int], 
         return [], []
     order = [_before(action) for action in list_of(event.get("a"), "a")]
     if not order and len(probabilities) == count:
-        raise Refused("a", "is missing: which action has which probability?")
+        raise Refused("a", "is missing, so it is not known which action has which probability")
     if len(order) != len(probabilities) or not set(order) <= set(range(count)) or len(set(order)) != len(order):
         raise Refused("a", "does not name one action for each probability in p")
     good = [value for value in probabilities if value is not None and 0 <= value <= 1.0001]
     if len(good) != len(probabilities) or abs(sum(good) - 1) > 0.01:
-        raise Refused("p", "is no distribution: its numbers must be in [0, 1] and sum to 1")
+        raise Refused("p", "is not a distribution: its numbers must be in [0, 1] and sum to 1")
     assert order[0] == chosen
     return order, good
 

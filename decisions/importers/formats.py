@@ -40,7 +40,7 @@ FORMATS = {
     row.name: row
     for row in (
         Format("jsonl", "Reckoner's own fields, one JSON object per line", jsonl.read),
-        Format("csv", "Reckoner's own fields, a column each", csv_table.read, endings=(".csv", ".tsv")),
+        Format("csv", "Reckoner's own fields, one column each", csv_table.read, endings=(".csv", ".tsv")),
         Format("chats", "Chats of export_training_data, one decision per line", chats.read),
         Format(
             "toolbox",

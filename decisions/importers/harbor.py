@@ -97,7 +97,10 @@ def find_faults(given: Any, at: str = "") -> Iterator[tuple[str, str]]:
         yield at, "is not an object"
         return
     if given.get("schema_version", VERSIONS[-1]) not in VERSIONS:
-        yield f"{at}schema_version", f"{given['schema_version']!r} is unknown; {VERSIONS[0]} to {VERSIONS[-1]} are read"
+        yield (
+            f"{at}schema_version",
+            f"{given['schema_version']!r} is not supported; {VERSIONS[0]} to {VERSIONS[-1]} are",
+        )
     agent = given.get("agent")
     if not isinstance(agent, dict) or not isinstance(agent.get("name"), str):
         yield f"{at}agent", "must be an object with a name"
@@ -110,7 +113,7 @@ def find_faults(given: Any, at: str = "") -> Iterator[tuple[str, str]]:
     for index, inner in enumerate(_list(given.get("subagent_trajectories"))):
         place = f"{at}subagent_trajectories[{index}]."
         if isinstance(inner, dict) and not isinstance(inner.get("trajectory_id"), str):
-            yield f"{place}trajectory_id", "is missing: trajectories within another are found by it"
+            yield f"{place}trajectory_id", "is missing: it identifies a trajectory within another"
         yield from find_faults(inner, place)
 
 
@@ -122,9 +125,9 @@ def _find_step_faults(step: Any, index: int, at: str) -> Iterator[tuple[str, str
         yield f"{at}.step_id", f"{step.get('step_id')!r} must be {index + 1}: steps are numbered from 1"
     source = step.get("source")
     if source not in SOURCES:
-        yield f"{at}.source", f"{source!r} is none of {', '.join(SOURCES)}"
+        yield f"{at}.source", f"{source!r} is not one of {', '.join(SOURCES)}"
     elif source != "agent" and (wrong := [name for name in OF_THE_AGENT if step.get(name) is not None]):
-        yield f"{at}.{wrong[0]}", f"belongs to steps of the agent, and this one is of the {source}"
+        yield f"{at}.{wrong[0]}", f"is only allowed in steps of the agent, and this is a step of the {source}"
     if not isinstance(step.get("message"), str | list):
         yield f"{at}.message", "must be a text or a list of parts"
     if not isinstance(step.get("tool_calls"), list | None):
@@ -145,7 +148,10 @@ def _find_step_faults(step: Any, index: int, at: str) -> Iterator[tuple[str, str
         return
     for number, result in enumerate(results):
         if (call_id := result.get("source_call_id")) is not None and call_id not in ids:
-            yield f"{at}.observation.results[{number}].source_call_id", f"{call_id!r} is no tool_call_id of this step"
+            yield (
+                f"{at}.observation.results[{number}].source_call_id",
+                f"{call_id!r} is not a tool_call_id of this step",
+            )
     metrics = step.get("metrics")
     if metrics is not None and not isinstance(metrics, dict):
         yield f"{at}.metrics", "is not an object"
@@ -178,7 +184,7 @@ class _Trajectory:
         last = len(self.given["steps"]) - 1
         decided = [at for at, step in enumerate(self.given["steps"]) if _is_decided(step)]
         if not decided:
-            raise Refused("steps", "holds no step that a model of the agent made: nothing was decided")
+            raise Refused("steps", "has no step by a model of the agent, so nothing was decided")
         for at, step in enumerate(self.given["steps"]):
             moment = self._find_moment(step, at)
             if at in decided:
@@ -335,9 +341,11 @@ def _read_trial(file: Path) -> Trial:
     try:
         result = msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise Refused("", f"is not JSON: {error}; its trajectory comes in without rewards") from error
+        raise Refused("", f"is not JSON: {error}; its trajectory is imported without rewards") from error
     if not isinstance(result, dict) or not isinstance(result.get("trial_name"), str):
-        raise Refused("trial_name", "is missing: this is no result of a trial; its trajectory comes in without rewards")
+        raise Refused(
+            "trial_name", "is missing, so this is not a trial's result; its trajectory is imported without rewards"
+        )
     steps = [one for one in _list(result.get("step_results")) if isinstance(one, dict)]
     name = file.parent.parent.name
     part = next((one for one in steps if one.get("step_name") == name), result) if steps else result
@@ -347,7 +355,7 @@ def _read_trial(file: Path) -> Trial:
         isinstance(rewards, dict) and all(number_of(one) is not None for one in rewards.values())
     ):
         raise Refused(
-            "verifier_result.rewards", "must be an object of numbers; its trajectory comes in without rewards"
+            "verifier_result.rewards", "must be an object of numbers; its trajectory is imported without rewards"
         )
     failed = part.get("exception_info") or result.get("exception_info")
     # Harbor says itself whether an exception, such as a time-out of the agent, leaves a reward valid.

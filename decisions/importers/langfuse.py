@@ -51,18 +51,18 @@ def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
 def _table_of(row: dict[str, Any]) -> tuple[str, str]:
     if "data_type" in row and "name" in row and "value" in row:
         if not row.get("trace_id"):
-            raise Refused("trace_id", "is missing: a score on a session or a run has no decision here")
+            raise Refused("trace_id", "is missing: a score of a session or a run belongs to no decision")
         return SCORE, str(row["trace_id"])
     if "start_time" in row and "trace_id" in row:
         return OBSERVATION, str(row["trace_id"])
     if "timestamp" in row and "id" in row and ("input" in row or "output" in row):
         return TRACE, str(row["id"])
-    raise Refused("the row", "is of none of the tables that are read; see docs/importing.md")
+    raise Refused("the row", "belongs to none of the supported tables; see docs/importing.md")
 
 
 def _read_group(trace_id: str, group: list[Spilled], reading: Reading) -> Iterator[Found]:
     if len(group) > LARGEST_GROUP:
-        yield Refusal(group[0].place, "trace_id", f"more than {LARGEST_GROUP} rows are of this trace")
+        yield Refusal(group[0].place, "trace_id", f"the trace has more than {LARGEST_GROUP} rows")
         return
     # An export of both kinds holds each observation twice: the one with the trace's own fields is kept.
     observations: dict[str, Spilled] = {}
@@ -78,12 +78,12 @@ def _read_group(trace_id: str, group: list[Spilled], reading: Reading) -> Iterat
     )
     if trace is None and not ordered:
         for row in scores:
-            yield Refusal(row.place, "trace_id", "no file here holds this trace; import the folder that has both")
+            yield Refusal(row.place, "trace_id", "the trace is in none of these files; import a folder that has both")
         return
     first = trace or ordered[0]
     root = next((row for row in ordered if not row.value.get("parent_observation_id")), None)
     if trace is None and root is None:
-        yield Refusal(first.place, "parent_observation_id", "the trace has no root observation in the files here")
+        yield Refusal(first.place, "parent_observation_id", "the trace has no root observation in these files")
         return
     found = try_read(first.place, _decision, trace_id, trace, root, ordered, reading)
     if isinstance(found, Refusal):
@@ -189,7 +189,7 @@ def _score(row: Spilled, decision_id: uuid.UUID, reading: Reading) -> ImportedFe
     else:
         value = number
     if value is None:
-        raise Refused("value", f"holds no value of the type {kind}")
+        raise Refused("value", f"has no value of type {kind}")
     return make_feedback(
         reading,
         row.place,

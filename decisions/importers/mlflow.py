@@ -58,7 +58,7 @@ def read_trace(record: Record, reading: Reading) -> list[Found]:
         raise Refused("info", "is missing: a trace has info and data, as Trace.to_json() writes it")
     info, data = object_of(trace["info"], "info"), object_of(trace["data"], "data")
     if "trace_id" not in info or "request_time" not in info:
-        raise Refused("info.trace_id", "is missing: traces of MLflow 2 are not read; export them with MLflow 3")
+        raise Refused("info.trace_id", "is missing: traces of MLflow 2 are not supported; export them with MLflow 3")
     metadata = info.get("trace_metadata") or {}
     tags = info.get("tags") or {}
     spans: list[Mapping[str, Any]] = [
@@ -182,7 +182,7 @@ def _assessment(
     metric = str(given.get("assessment_name") or "")
     if isinstance(given.get("feedback"), dict):
         if given["feedback"].get("error"):
-            raise Refused(f"{name}.feedback.error", "the judge failed; a failure is no score")
+            raise Refused(f"{name}.feedback.error", "the judge failed, so there is no score")
         value = given["feedback"].get("value")
     elif isinstance(given.get("expectation"), dict):
         expected = given["expectation"]

@@ -115,7 +115,7 @@ def _read_values(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record
             try:
                 chunk = text.read(max(CHUNK, wanted - (len(buffer) - at)))
             except UnicodeDecodeError as error:
-                yield Refusal(Place(name, line), "", f"is not UTF-8: {error.reason}; nothing from here on is read")
+                yield Refusal(Place(name, line), "", f"is not UTF-8: {error.reason}; the rest of the file is not read")
                 return
             ended = not chunk
             line += buffer.count("\n", counted, at)
@@ -143,7 +143,7 @@ def _read_values(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record
         if end is None:
             if ended or len(buffer) - at > LONGEST_RECORD:
                 why = f"is longer than {LONGEST_RECORD >> 20} MiB" if not ended else "is not JSON, or is cut off"
-                yield Refusal(place, "", f"{why}; nothing from here on is read")
+                yield Refusal(place, "", f"{why}; the rest of the file is not read")
                 return
             wanted = 2 * max(CHUNK, len(buffer) - at)
             continue
@@ -173,7 +173,7 @@ def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
             delimiter = max(",;\t", key=first.count)
             columns = next(csv.reader([first], delimiter=delimiter), [])
             if len(set(columns)) != len(columns):
-                yield Refusal(Place(name, 1), "", "two columns have one name; nothing is read")
+                yield Refusal(Place(name, 1), "", "two columns have the same name; nothing is read")
                 return
             rows = csv.reader(_limited(text), delimiter=delimiter, strict=True)
             for cells in rows:
@@ -182,15 +182,17 @@ def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
                 if not cells:
                     continue
                 if len(cells) != len(columns):
-                    yield Refusal(place, "", f"has {len(cells)} cells where the first line names {len(columns)}")
+                    yield Refusal(place, "", f"has {len(cells)} cells, but the first line names {len(columns)}")
                 elif any("\0" in cell for cell in cells):
                     yield Refusal(place, "", "contains a NUL character, which is not allowed")
                 else:
                     yield Record(place, dict(zip(columns, cells, strict=True)), sum(map(len, cells)))
         except csv.Error as error:
-            yield Refusal(Place(name, number + 1), "", f"{error}; nothing from here on is read")
+            yield Refusal(Place(name, number + 1), "", f"{error}; the rest of the file is not read")
         except UnicodeDecodeError as error:
-            yield Refusal(Place(name, number + 1), "", f"is not UTF-8: {error.reason}; nothing from here on is read")
+            yield Refusal(
+                Place(name, number + 1), "", f"is not UTF-8: {error.reason}; the rest of the file is not read"
+            )
 
 
 def _limited(text: TextIO) -> Iterator[str]:

@@ -148,7 +148,7 @@ class Reading:
         """When it happened, in UTC. Raises Refused for what is no time, for the future, and for none at all."""
         if given is None or given == "":
             if self.observed_at is None:
-                raise Refused(name, "the record carries no time; say with --observed-at when it was made")
+                raise Refused(name, "the record has no time; give one with --observed-at")
             return self.observed_at
         moment = parse_moment(given, name)
         if not EARLIEST <= moment <= self.now + dt.timedelta(hours=1):

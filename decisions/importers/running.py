@@ -360,7 +360,7 @@ def _write_feedback(by: Actor, items: Sequence[ImportedFeedback], tally: Report,
         if not found and (item.episode is None or item.episode_first):
             ready.append((index, item.feedback))
         elif not found:
-            refusals.append(Refusal(item.place, "episode", f"{item.episode!r} has no decision that was kept"))
+            refusals.append(Refusal(item.place, "episode", f"{item.episode!r} has no decision that was recorded"))
     outcome = record_feedback(by=by, items=ready, since=EARLIEST)
     for error in outcome.errors:
         for fault in error.faults:

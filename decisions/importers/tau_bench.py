@@ -50,7 +50,7 @@ def read_run(record: Record, reading: Reading) -> list[Found]:
     messages = [object_of(message, "traj") for message in list_of(run.get("traj"), "traj")]
     for index, message in enumerate(messages):
         if message.get("role") not in ROLES:
-            raise Refused(f"traj[{index}].role", f"{message.get('role')!r} is none of {', '.join(ROLES)}")
+            raise Refused(f"traj[{index}].role", f"{message.get('role')!r} is not one of {', '.join(ROLES)}")
     reward = number_of(run.get("reward"))
     if reward is None:
         raise Refused("reward", "is missing or not a number")
@@ -63,7 +63,7 @@ def read_run(record: Record, reading: Reading) -> list[Found]:
     start = reading.moment(run.get("observed_at"))
     turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     if not turns:
-        raise Refused("traj", "holds no message of the assistant: nothing was decided")
+        raise Refused("traj", "has no message of the assistant, so nothing was decided")
     found: list[Found] = []
     for number, (index, following) in enumerate(zip(turns, [*turns[1:], len(messages)], strict=True)):
         moment = start + index * BETWEEN_MESSAGES

@@ -60,7 +60,7 @@ def _table_of(row: dict[str, Any]) -> tuple[str, str]:
         return FEEDBACK, _id(row, "target_id")
     if "value" in row and "inference_id" in row:
         return FEEDBACK, _id(row, "inference_id")
-    raise Refused("the row", "is of none of the tables that are read; see docs/importing.md")
+    raise Refused("the row", "belongs to none of the supported tables; see docs/importing.md")
 
 
 def _id(row: dict[str, Any], name: str) -> str:
@@ -89,7 +89,7 @@ def _decision_id(inference: str, reading: Reading) -> uuid.UUID:
 def _read_group(group: list[Spilled], reading: Reading) -> Iterator[Found]:
     first = next(row for row in group if row.kind == INFERENCE)
     if len(group) > LARGEST_GROUP:
-        yield Refusal(first.place, "id", f"more than {LARGEST_GROUP} rows are about it")
+        yield Refusal(first.place, "id", f"more than {LARGEST_GROUP} rows belong to it")
         return
     calls = [row for row in group if row.kind == MODEL_INFERENCE]
     feedback: list[ImportedFeedback] = []
@@ -108,7 +108,7 @@ def _read_loose(group: list[Spilled], reading: Reading) -> Iterator[Found]:
         if row.kind == FEEDBACK:
             yield try_read(row.place, _feedback, row, reading, loose=True)
         else:
-            yield Refusal(row.place, "inference_id", "names an inference that no file here holds")
+            yield Refusal(row.place, "inference_id", "names an inference that is in none of these files")
 
 
 def _decision(first: Spilled, calls: list[Spilled], feedback: list[ImportedFeedback], reading: Reading) -> Imported:

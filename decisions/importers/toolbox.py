@@ -49,7 +49,9 @@ def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
     with Spill() as spill:
         for file in files:
             if file.suffix.lower() in PICKLES:
-                yield Refusal(Place(str(file), 1), "", "is a pickle, which runs code when it is read; save it as JSON")
+                yield Refusal(
+                    Place(str(file), 1), "", "is a pickle, and reading a pickle can run code; save it as JSON"
+                )
         readable = [file for file in files if file.suffix.lower() not in PICKLES]
         for checkpoints in (False, True):
             # Every file is read twice, and counted as read in the first turn.
@@ -79,7 +81,7 @@ def _read_trace(record: Record, reading: Reading, spill: Spill) -> Imported | Re
     place = record.place
     for name in ("user_query", "final_response"):
         if not isinstance(trace.get(name), str):
-            raise Refused(name, "is missing or no text")
+            raise Refused(name, "is missing or not text")
     session = str(trace.get("session_id") or "")
     moment = reading.moment(trace.get("timestamp"), "timestamp")
     key = str(trace.get("trace_id") or "") or f"{session}\0{trace['user_query']}"

@@ -189,7 +189,9 @@ def _feedback_row(
         )
     if not ours and item.supersedes in barred.ours:
         faults.append(
-            FieldFault("supersedes", "names what a label or Reckoner wrote", "feedback of an app, or undo the label")
+            FieldFault(
+                "supersedes", "names feedback that a label or Reckoner wrote", "feedback of an app, or undo the label"
+            )
         )
     if faults:
         raise InvalidInput("The feedback is invalid.", faults=faults)

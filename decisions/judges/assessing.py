@@ -95,12 +95,12 @@ def find_missing(labelled: Labelled, unlabelled: Unlabelled) -> tuple[str, ...]:
     if labels < LEAST_LABELS:
         reasons.append(f"{labels} scored decisions have a label, {LEAST_LABELS} are needed.")
     elif units < LEAST_UNITS:
-        reasons.append(f"The labels are of {units} units, {LEAST_UNITS} are needed.")
+        reasons.append(f"The labels belong to {units} units; {LEAST_UNITS} are needed.")
     else:
         commonest = int(np.unique(labelled.people, return_counts=True)[1].max())
         if labels - commonest < LEAST_OTHERWISE:
             reasons.append(
-                f"{commonest} of {labels} labels are the same, at least {LEAST_OTHERWISE} others are needed."
+                f"{commonest} of {labels} labels are the same; at least {LEAST_OTHERWISE} others are needed."
             )
     if not unlabelled.judge.size:
         reasons.append("The judge has scored no decision without a label.")
@@ -118,8 +118,8 @@ def find_objections(found: Assessment) -> tuple[str, ...]:
         )
     if p_value(found.selected) < SELECTED_LEVEL:
         reasons.append(
-            "The labelled decisions are no random part of all: the judge scores them "
-            f"{found.selected.mean:+.3f} against the others. Label from a queue in random order."
+            "The labelled decisions are not a random sample: the judge scores them "
+            f"{found.selected.mean:+.3f} compared with the others. Label from a queue in random order."
         )
     return tuple(reasons)
 
@@ -128,13 +128,15 @@ def find_warnings(found: Assessment) -> tuple[str, ...]:
     """Biases that are more than chance, each a sentence."""
     told = []
     if _is_clear(found.bias):
-        told.append(f"It scores {found.bias.mean:+.3f} against people.")
+        told.append(f"Its scores differ from people's by {found.bias.mean:+.3f}.")
     if found.by_length is not None and _is_clear(found.by_length):
-        told.append(f"When the length doubles, it scores {found.by_length.mean:+.3f} against people.")
+        told.append(
+            f"When the length doubles, its scores change by {found.by_length.mean:+.3f} compared with people's."
+        )
     if found.by_place is not None and _is_clear(found.by_place):
-        told.append(f"What stands first gets {found.by_place.mean:+.3f} against what stands later.")
+        told.append(f"The first option gets {found.by_place.mean:+.3f} compared with later ones.")
     told += [
-        f"In {one.cut} {one.part} it scores {one.error.mean:+.3f} against people, elsewhere "
+        f"In {one.cut} {one.part} its scores differ from people's by {one.error.mean:+.3f}, elsewhere by "
         f"{one.error.mean - one.apart.mean:+.3f}."
         for one in found.by_slice
         if one.differs

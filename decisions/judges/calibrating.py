@@ -65,7 +65,9 @@ def check_judge(judge: JudgeName) -> None:
     if not 0 < len(judge.metric) <= LONGEST_METRIC or "\0" in judge.metric:
         faults.append(FieldFault("metric", "is empty or too long", f"1 to {LONGEST_METRIC} characters"))
     if judge.source not in JudgeSource.values:
-        faults.append(FieldFault("source", f"{judge.source!r} is no source of a judge", ", ".join(JudgeSource.values)))
+        faults.append(
+            FieldFault("source", f"{judge.source!r} is not a source of judges", ", ".join(JudgeSource.values))
+        )
     if faults:
         raise InvalidInput("The judge is invalid.", faults=faults)
 
@@ -99,7 +101,7 @@ def calibrate_judge(
     waits = turn is not None or (since is None and last is not None and last.verdict == JudgeVerdict.DRIFTED)
     if made.verdict == JudgeVerdict.REFUSED and made.assessment is None and waits:
         made.verdict = JudgeVerdict.DRIFTED
-        made.reasons = [f"It errs otherwise since {begin:%Y-%m-%d}.", *made.reasons]
+        made.reasons = [f"Its errors have changed since {begin:%Y-%m-%d}.", *made.reasons]
     made.agent, made.workspace_id, made.metric, made.source = agent, agent.workspace_id, judge.metric, judge.source
     made.since, made.until, made.made_by = begin, until, by.name
     made.drift = None if drift is None else msgspec.to_builtins(drift)
@@ -199,6 +201,6 @@ def _find_other_scale(scored: Scored, people_metric: str) -> str:
     if people_metric != VERDICT or not given.size or (given.min() >= 0 and given.max() <= 1):
         return ""
     return (
-        f"Its scores go from {given.min():g} to {given.max():g}, people's verdicts from 0 to 1. "
+        f"Its scores range from {given.min():g} to {given.max():g}, people's verdicts from 0 to 1. "
         "Send scores from 0 to 1, or people's feedback of the same metric."
     )

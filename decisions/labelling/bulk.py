@@ -148,7 +148,7 @@ def _label_next(bulk: BulkLabel) -> bool:
 def cancel_bulk(*, by: Actor, bulk: BulkLabel) -> BulkLabel:
     """Asks its job to stop. What is labelled stays, until it is undone. Raises Conflict, NotAllowed."""
     if bulk.job is None or bulk.job.is_terminal:
-        raise Conflict("Nothing is under way that could be cancelled.")
+        raise Conflict("There is nothing to cancel.")
     _check_own(by, bulk)
     bulk.job = request_cancel(job_id=bulk.job.id)
     record_audit(by=by, action="labels.bulk_cancelled", target=f"bulk_label:{bulk.id}")

@@ -164,7 +164,7 @@ def add_gold(*, by: Actor, queue: LabelQueue, subjects: Collection[uuid.UUID]) -
         subject = found.get(pk)
         label = None if subject is None else find_label(find_verdict(subject), subject.labels.all())
         if subject is None or subject.is_erased:
-            faults.append(FieldFault(f"{name}s", f"{pk} is no {name} of this workspace", "the id of one"))
+            faults.append(FieldFault(f"{name}s", f"{pk} does not exist in this workspace", "the id of one"))
         elif label is None:
             faults.append(FieldFault(f"{name}s", f"{pk} has no label that counts", "one that is labelled"))
         elif pk not in known:

@@ -38,11 +38,13 @@ def find_user(by: Actor, given: Any) -> str | None:
     """For whom the agent is asked: the person whose session it is, else whom the app names. Raises NotAuthenticated for
     another person than the session's, InvalidInput for what is no id."""
     if given is not None and (not isinstance(given, str) or not 0 < len(given) <= 200):
-        raise InvalidInput("The user is invalid.", faults=[FieldFault(USER, "is no id", "text, up to 200 characters")])
+        raise InvalidInput(
+            "The user is invalid.", faults=[FieldFault(USER, "is not an id", "text, up to 200 characters")]
+        )
     if by.user is None:
         return given
     if given not in (None, str(by.user.pk), by.user.email):
-        raise NotAuthenticated("This session is of another user than userId.")
+        raise NotAuthenticated("This session belongs to another user than userId.")
     return str(by.user.pk)
 
 
@@ -133,6 +135,6 @@ class Retrieve(AskView):
         state = dict(body_of(request))
         user = state.pop(USER, None)
         if not isinstance(state.get("relevantOpuses"), list):
-            fault = FieldFault("relevantOpuses", "is missing or no list", "the documents, [{id}]")
+            fault = FieldFault("relevantOpuses", "is missing or not a list", "the documents, [{id}]")
             raise InvalidInput("The body is invalid.", faults=[fault])
         return self.ask(request, state, "", user)

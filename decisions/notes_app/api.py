@@ -116,7 +116,7 @@ def read_choice(request: Request, *, most: int, need_kind: bool = False, need_re
 KIND = OpenApiParameter("agentType", str, enum=FIVE, description="Only agents of this kind")
 CHOICE = [
     KIND,
-    OpenApiParameter("minReward", float, default=LOWEST, description="Raw reward at least, where there is one"),
+    OpenApiParameter("minReward", float, default=LOWEST, description="Smallest raw reward, if there is one"),
     OpenApiParameter("requireFeedback", bool, default=False, description="Only decisions with a verdict"),
     OpenApiParameter("limit", int, default=DEFAULT_LIMIT),
 ]
@@ -286,7 +286,7 @@ class TrackOutcomes(NotesView):
         operation_id="notes_track_outcomes",
         tags=TAGS,
         request=None,
-        parameters=[OpenApiParameter("limit", int, description="Ends of items at most; without it all")],
+        parameters=[OpenApiParameter("limit", int, description="Maximum number of ended items; by default all")],
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:

@@ -41,8 +41,8 @@ def ask_agent(
     agent = agent_of_kind(by, kind)
     if get_current_agent(by, agent.slug).version.action_space != ActionSpaceKind.STRUCTURED:
         raise Conflict(
-            f"The agent {agent.slug!r} does not answer as a {kind} of the notes app: its actions are no objects of a "
-            "schema. Name an agent with that kind's set-up after the kind."
+            f"The agent {agent.slug!r} cannot answer as a {kind} of the notes app: its actions are not objects of a "
+            "schema. Create an agent that has the kind's name and its setup."
         )
     try:
         item = msgspec.convert(_item(agent, KINDS[kind], state, user, id), DecideItem)

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 SCHEMES: Mapping[str, str] = {
     "equal": "Every decision is credited with all of it.",
-    "return_to_go": "The last decision with all of it, each one before with the discount times as much.",
-    "last_step": "The last decision with all of it, the others with nothing.",
-    "leave_one_out": "Every decision with how much more it is than the mean of the other episodes of the same query.",
+    "return_to_go": "The last decision is credited with all of it, each earlier one with the discount times as much.",
+    "last_step": "The last decision is credited with all of it, the others with nothing.",
+    "leave_one_out": "Every decision is credited with its difference from the mean of the query's other episodes.",
 }
 """By name, for people."""
 

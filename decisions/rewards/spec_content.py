@@ -263,7 +263,7 @@ def _signal_faults(content: SpecContent) -> Iterator[FieldFault]:
         able = [one.name for one in content.components if can_be_signal(one.component)]
         if content.signal not in able:
             reason = f"{content.signal!r} is not a component of this spec that says right or wrong"
-            yield FieldFault("signal", reason, ", ".join(able) or "empty: none of these components says it")
+            yield FieldFault("signal", reason, ", ".join(able) or "empty, as none of these components says it")
 
 
 def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]:
@@ -275,14 +275,14 @@ def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]
             return
         if not RULE_NAME.fullmatch(setup.name):
             right = "rule. and small letters, digits or _, such as rule.quick"
-            yield FieldFault(f"{field}.name", f"{setup.name[:80]!r} is no name for a rule", right)
+            yield FieldFault(f"{field}.name", f"{setup.name[:80]!r} is not a name for a rule", right)
     known = setup.component
     if known is None:
         reason = f"{setup.name} is only for new decisions" if setup.name in FRESH_ONLY else f"{setup.name!r} is unknown"
         yield FieldFault(f"{field}.name", reason, ", ".join(name for name in COMPONENTS if find_component(name)))
         return
     if setup.weight != 0 and not SMALLEST_WEIGHT <= abs(setup.weight) <= LARGEST_WEIGHT:
-        right = f"0, or {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:g} up or down"
+        right = f"0, or from ±{SMALLEST_WEIGHT:g} to ±{LARGEST_WEIGHT:g}"
         yield FieldFault(f"{field}.weight", f"{setup.weight} is out of range", right)
     parameters = list(_parameter_faults(setup, known, field))
     yield from parameters
@@ -292,7 +292,7 @@ def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]
         right = f"days above 0, up to {LONGEST_WINDOW_DAYS}"
         yield FieldFault(f"{field}.window_days", f"{window} is out of range", right)
     if missing is not None and window is None:
-        yield FieldFault(f"{field}.missing", "given without a window", "window_days: when missing becomes final")
+        yield FieldFault(f"{field}.missing", "given without a window", "window_days, after which missing is final")
     elif missing is not None and not parameters:
         low, high = known.attainable(setup.parameters)
         if not low <= missing <= high:

@@ -101,7 +101,7 @@ class Plan:
             try:
                 value = line.function(facts, line.parameters)
                 if value is not None and not abs(value) <= LARGEST_VALUE:  # NaN too
-                    raise ComponentError(f"gave {value}, which is no number to reward with")
+                    raise ComponentError(f"gave {value}, which cannot count in a reward")
             except ComponentError as error:
                 components[line.name] = {"error": str(error)[:MOST_REASON]}
                 failed = True

@@ -224,7 +224,7 @@ def _error(span: Span) -> str:
             parts = (event.attributes.get("exception.type"), event.attributes.get("exception.message"))
             if said := ": ".join(str(part) for part in parts if part):
                 return said
-    return span.message or "failed, without a reason"
+    return span.message or "failed without giving a reason"
 
 
 # Decisions

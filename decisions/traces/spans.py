@@ -58,9 +58,9 @@ def fault_of_span(span: Span) -> str:
     """Why this span cannot be kept; empty when it can."""
     for what, given, length in (("trace id", span.trace_id, 32), ("span id", span.span_id, 16)):
         if len(given) != length or not set(given) <= HEX or set(given) == {"0"}:
-            return f"its {what} {given!r} is not {length} hex digits, not all zero"
+            return f"its {what} {given!r} must be {length} hex digits, not all zero"
     if span.parent_id and (len(span.parent_id) != 16 or not set(span.parent_id) <= HEX):
         return f"its parent's id {span.parent_id!r} is not 16 hex digits"
     if not 0 < span.start_ns <= span.end_ns < LATEST_NS:
-        return "it does not start after 1970 and end after its start"
+        return "it must start after 1970 and end after its start"
     return ""

@@ -237,9 +237,9 @@ def _chunk_of(endpoint: Endpoint, text: bytes) -> dict[str, Any]:
     try:
         chunk = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise BackendUnavailable(f"{endpoint.name} sent what is no JSON.") from error
+        raise BackendUnavailable(f"{endpoint.name} did not send JSON.") from error
     if not isinstance(chunk, dict):
-        raise BackendUnavailable(f"{endpoint.name} sent what is no chunk of a chat.")
+        raise BackendUnavailable(f"{endpoint.name} sent something that is not a chunk of a chat.")
     if "error" in chunk:
         raise BackendUnavailable(f"{endpoint.name} failed: {said_in(chunk)[:300]}")
     return chunk

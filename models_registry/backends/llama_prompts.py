@@ -60,7 +60,7 @@ def _find_spans(text: str, pieces: list[bytes]) -> list[tuple[int, int]]:
     written = text.encode()
     ahead = 1 if b"".join(pieces) == b" " + written else 0  # SentencePiece puts a space in front
     if b"".join(pieces)[ahead:] != written:
-        raise ValueError("they do not spell its text")
+        raise ValueError("its tokens do not add up to its text")
     character_at = [place for place, character in enumerate(text) for _ in character.encode()]
     spans, end = [], -ahead
     for piece in pieces:

@@ -93,7 +93,7 @@ def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
     tokens_in, tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
     pick = _pick(text, item.options)
     if pick is None:
-        lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is none of the options."
+        lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is not one of the options."
         return Score(None, lack, tokens_in=tokens_in, tokens_out=tokens_out)
     certain = tuple(float(option == pick) for option in item.options)
     return Score(certain, picked=True, tokens_in=tokens_in, tokens_out=tokens_out)

@@ -29,11 +29,11 @@ def find_url_fault(url: str) -> FieldFault | None:
         parts = urlsplit(url)
         origin = _origin(url)
     except ValueError:
-        return FieldFault("url", f"{url[:200]!r} is no URL", "https://host/v1")
+        return FieldFault("url", f"{url[:200]!r} is not a URL", "https://host/v1")
     if parts.scheme not in PORTS or not parts.hostname:
-        return FieldFault("url", f"{url[:200]!r} is no URL", "https://host/v1")
+        return FieldFault("url", f"{url[:200]!r} is not a URL", "https://host/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        return FieldFault("url", "holds more than host and path", "https://host/v1; a key belongs in a variable")
+        return FieldFault("url", "contains more than host and path", "https://host/v1; a key belongs in a variable")
     if origin not in {_origin(one) for one in settings.BACKEND_URLS}:
         return FieldFault("url", f"{parts.scheme}://{parts.netloc} is not allowed here", HOW)
     return None

@@ -52,7 +52,7 @@ def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
         schema = calls_schema(item.tools) if item.tools else schema
     elif item.tools:
         if not endpoint.can(Capability.TOOLS):
-            raise BackendRefused(f"{endpoint.name} cannot call tools: it is not said to be capable of them.")
+            raise BackendRefused(f"{endpoint.name} cannot call tools: its capabilities do not include them.")
         body["tools"] = [{"type": "function", "function": dict(tool)} for tool in item.tools]
     elif schema is not None:
         after = f"\n\nAnswer with JSON that fits this schema, and nothing else:\n{json.dumps(schema)}"
@@ -97,7 +97,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
     if item.tools:
         found = _read_list(text) if endpoint.kind == BackendKind.MODEL_SERVER else _read_calls(message)
         if found is None:
-            lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is no list of calls"
+            lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is not a list of calls"
             lack += " and was cut before its end." if cut else "."
             return Written(None, lack, tokens_in=tokens_in, tokens_out=tokens_out)
         calls = found

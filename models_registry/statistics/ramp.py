@@ -29,7 +29,7 @@ class RampBounds:
 
     def __post_init__(self) -> None:
         if self.units < 1 or not self.max_e > 1.0:
-            raise ValueError("a phase needs at least 1 unit, and max_e must exceed 1: 1 is what no evidence gives")
+            raise ValueError("a phase needs at least 1 unit, and max_e must exceed 1, which no evidence already gives")
 
 
 def find_obstacles(

@@ -57,7 +57,7 @@ class RemoteStore:
             )
         _, self._path = self._connect()
         if not self._path:
-            raise BadAddress(f"RECKONER_ARTIFACTS: {address} names no bucket: s3://BUCKET/PREFIX is right.")
+            raise BadAddress(f"RECKONER_ARTIFACTS: {address} names no bucket; expected: s3://BUCKET/PREFIX")
 
     def _connect(self) -> tuple[Any, str]:
         """fsspec keeps one connection a process, also after a fork."""
@@ -129,7 +129,7 @@ class RemoteStore:
                 except FileNotFoundError:
                     size = None
             if size != entry["size"]:
-                raise Unreachable(f"{self.address}: {name} of {digest[:12]} did not arrive whole; store it again.")
+                raise Unreachable(f"{self.address}: {name} of {digest[:12]} was not stored completely; store it again.")
 
     def folder(self, digest: str) -> Path:
         """The artifact's files on this disk, fetched if need be; where they would be if the store does not have it.

@@ -140,7 +140,7 @@ class DemoLoop(AgentLoop):
                 recipe=recipe,
                 free_rows=recipes.FREE_ROWS,
             )
-        progress.wait_for_run(run, "training on what was learnt")
+        progress.wait_for_run(run, "training on the feedback")
 
     def _trained(self) -> ModelVersion:
         run = self.run_on(LOG)

@@ -158,7 +158,7 @@ def build_world(seed: int = 0, *, cap: int = TOPIC_CAP, floor: int = TOPIC_FLOOR
         if len(found) < floor:
             raise TopicTooSmallError(
                 f"The folder {topic.name!r} has {len(found)} passages and needs {floor}. "
-                f"Install what its text comes from: pip install {' '.join(topic.install)}"
+                f"Install the sources of its text: pip install {' '.join(topic.install)}"
             )
         found = sorted(found, key=lambda passage: _rank(seed, "cap", passage.id))[:cap]
         inside, outside = split_by_module(found, seed=seed)
@@ -385,8 +385,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m project.demo.passages", description="Gather the demo world's passages and count them by folder."
     )
     parser.add_argument("--seed", type=int, default=0, help="moves the split and the order (default 0)")
-    parser.add_argument("--json", action="store_true", help="print every passage, one JSON object a line")
-    parser.add_argument("--out", type=Path, help="write there instead of to standard output")
+    parser.add_argument("--json", action="store_true", help="print every passage, one JSON object per line")
+    parser.add_argument("--out", type=Path, help="file to write instead of standard output")
     options = parser.parse_args(arguments)
     try:
         world = build_world(options.seed)

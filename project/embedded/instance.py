@@ -134,7 +134,7 @@ class _Instance:
         self.earlier_end = "clean" if stopped.exists() and not left else "crashed"
         stopped.unlink(missing_ok=True)
         if left:
-            self.say(f"stopped what an earlier instance left: {', '.join(left)}")
+            self.say(f"stopped processes that an earlier instance left: {', '.join(left)}")
         self.plan = make_plan()
         postgres, valkey = self._prepare_services()
         own = self._list_services(postgres, valkey)

@@ -130,7 +130,7 @@ class Postgres:
         if (self.data / "PG_VERSION").exists():
             return
         if self.data.exists() and any(self.data.iterdir()):
-            raise EmbeddedError(f"{self.data} is not empty and holds no PostgreSQL cluster; move it away")
+            raise EmbeddedError(f"{self.data} is not empty, but is not a PostgreSQL cluster; move it away")
         self._initialise(owner[0] if owner else None, ids)
 
     def _initialise(self, user: str | None, ids: tuple[int, int] | None) -> None:

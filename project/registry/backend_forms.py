@@ -54,21 +54,21 @@ class BackendForm(FaultsForm):
     timeout_seconds = forms.FloatField(
         label="Time for an answer, seconds",
         initial=f"{_setup.timeout_seconds:g}",
-        help_text="Of a stream, the wait between two parts.",
+        help_text="For a stream, the longest wait between two parts.",
     )
     connect_seconds = forms.FloatField(label="Time to connect, seconds", initial=f"{_setup.connect_seconds:g}")
     retries = forms.IntegerField(initial=_setup.retries, help_text="Further tries after a failure, 0 to 5.")
     price_in = forms.DecimalField(
-        label="Price of prompts", initial="0", max_digits=12, decimal_places=6, help_text="For a million tokens."
+        label="Price of prompts", initial="0", max_digits=12, decimal_places=6, help_text="Per million tokens."
     )
     price_out = forms.DecimalField(
-        label="Price of answers", initial="0", max_digits=12, decimal_places=6, help_text="For a million tokens."
+        label="Price of answers", initial="0", max_digits=12, decimal_places=6, help_text="Per million tokens."
     )
     artifacts_path = forms.CharField(
-        label="Folder of artifacts there",
+        label="Artifact store on the server",
         max_length=500,
         required=False,
-        help_text="Where the server sees the store of artifacts, to load adapters from it. Empty: as this instance.",
+        help_text="Path of the artifact store on the server, to load adapters from. Leave empty if it is as here.",
     )
 
     def __init__(self, *given: Any, backend: Backend | None = None, **more: Any) -> None:
@@ -76,7 +76,7 @@ class BackendForm(FaultsForm):
             more["initial"] = {name: _plain(getattr(backend, name)) for name in self.base_fields}
         super().__init__(*given, **more)
         allowed = ", ".join(settings.BACKEND_URLS) or "none"
-        self.fields["url"].help_text = f"Up to and with /v1, where the server has that. Allowed here: {allowed}."
+        self.fields["url"].help_text = f"Up to and including /v1, if the server has it. Allowed here: {allowed}."
         if backend is not None:
             for name in FIXED:
                 del self.fields[name]
@@ -102,7 +102,7 @@ class DeployForm(FaultsForm):
         label="Name there",
         max_length=200,
         required=False,
-        help_text="What the backend calls it. Empty: the version's own name.",
+        help_text="Its name on the backend. Leave empty for the version's own name.",
     )
     priority = forms.IntegerField(initial=0, help_text="0 to 1,000. The lowest is asked first.")
 

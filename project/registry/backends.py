@@ -155,7 +155,7 @@ def backend_remove(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return answer_confirmation(
         request,
         title=f"Remove {backend}?",
-        explanation="It can be removed while no version is deployed on it and no call names it; else switch it off.",
+        explanation="It can be removed if no version is deployed on it and no call names it. Otherwise, switch it off.",
         action=f"Remove {backend}",
         back=reverse("pages:backends", args=[slug]) if request.method == "POST" else here,
         do=lambda: serving.remove_backend(by=request.actor, backend=backend),

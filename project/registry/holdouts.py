@@ -73,7 +73,7 @@ def _headline(holdout: Holdout, whole: dict[str, Any]) -> Headline:
     over = holdout.ended_at is not None
     if interval is None:
         fewest = min(whole["sums"].served.units, whole["sums"].held.units)
-        says = "Too few units were rewarded to tell." if over else "It is too early to tell: leave it running."
+        says = "Too few units were rewarded for a result." if over else "It is too early to tell: leave it running."
         because = f"Each side needs {DISPLAY_MIN_UNITS_PER_ARM} units with a reward; the smaller one has {fewest:,}."
         return Headline(says, because, "", "hourglass")
     because = f"Served minus held: {signed(interval.mean)} [{signed(interval.low)}, {signed(interval.high)}] per unit."

@@ -51,7 +51,7 @@ def alias_revert(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         move = uuid.UUID(request.POST.get("move", ""))
     except ValueError as error:
         fault = FieldFault("move", "is not an id", "the move that the page shows")
-        raise InvalidInput("The alias cannot be reverted so.", faults=[fault]) from error
+        raise InvalidInput("The alias cannot be reverted.", faults=[fault]) from error
     made = revert_alias(by=request.actor, model=version.registered_model, name=name, move=move)
     return _back(request, pk, f"{name} points {f'at {made.after}' if made.after else 'nowhere'} again.")
 

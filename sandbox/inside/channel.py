@@ -61,7 +61,7 @@ def encode(value: Any) -> Any:
             return {name: [encode(one) for one in value]}
     if hasattr(value, "__next__"):
         return {"iterator": [encode(one) for one in value]}
-    raise NotPlain("a " + type(value).__name__ + " is no plain data")
+    raise NotPlain("a " + type(value).__name__ + " is not plain data")
 
 
 def decode(value: Any) -> Any:
@@ -69,7 +69,7 @@ def decode(value: Any) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if not isinstance(value, dict) or len(value) != 1:
-        raise NotPlain("no plain data")
+        raise NotPlain("not plain data")
     ((name, content),) = value.items()
     if name == "int":
         return int(content, 16)
@@ -85,5 +85,5 @@ def decode(value: Any) -> Any:
         return {decode(key): decode(one) for key, one in content}
     kinds: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "iterator": iter}
     if name not in kinds:
-        raise NotPlain("no plain data")
+        raise NotPlain("not plain data")
     return kinds[name]([decode(one) for one in content])

@@ -43,7 +43,9 @@ class Asked:
         try:
             message = {"id": number, "name": self.__name__, "positional": encode(positional), "named": encode(named)}
         except NotPlain as error:
-            raise NoTest("the tests call " + self.__name__ + " with what cannot be passed: " + str(error)) from None
+            raise NoTest(
+                "the tests call " + self.__name__ + " with arguments that cannot be passed: " + str(error)
+            ) from None
         try:
             self._channel.send(message)
             answer = self._channel.receive()
@@ -52,7 +54,7 @@ class Asked:
             raised, text = answer.get("raised"), str(answer.get("text"))
             value = None if raised else decode(answer["value"])
         except (EOFError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise Gone("the program ended or answers with no plain data: " + repr(error)[:200]) from None
+            raise Gone("the program ended or did not answer with plain data: " + repr(error)[:200]) from None
         if raised:
             kind = getattr(builtins, str(raised), Exception)
             known = isinstance(kind, type) and issubclass(kind, Exception)
@@ -77,7 +79,7 @@ def prepare(channel: Channel, entry_point: str) -> tuple[CodeType, dict[str, Any
         tree = ast.parse(read("tests.py"), "tests.py")
         code = compile(tree, "tests.py", "exec")
     except Exception as error:
-        raise NoTest("the tests or their helpers do not run: " + repr(error)[:200]) from None
+        raise NoTest("the tests or their helpers cannot be run: " + repr(error)[:200]) from None
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for name in used - set(namespace) - set(dir(builtins)) | {entry_point}:
         namespace[name] = Asked(channel, name)

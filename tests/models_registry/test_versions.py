@@ -281,9 +281,9 @@ class TestReferences:
             ("filer:999999999", "no version"),
             ("filer@champ", "alias champ"),
             ("models:/storer/1", "no model storer. Models: filer. Write its ID, name:7"),
-            ("filer", "is no version. Models: filer. Write"),
-            ("filer:2 ", "is no version"),
-            ("runs:/filer/2", "is no version"),
+            ("filer", "is not a version. Models: filer. Write"),
+            ("filer:2 ", "is not a version"),
+            ("runs:/filer/2", "is not a version"),
             ("01a1f8ed-5f8c-727a-85c4-051211072231", "No version has the ID"),
         ],
     )

@@ -96,7 +96,7 @@ def test_a_wall_that_is_open_is_found_before_the_first_program(
     for place in (wrapper.parent, wrapper):
         place.chmod(0o755)
     said = attempt(readable, path=f"{wrapper.parent}:/usr/bin:/bin")
-    assert said.startswith("SandboxError the sandbox does not hold; no program is run")
+    assert said.startswith("SandboxError the sandbox is not safe, so no program is run")
     assert broken in said
 
 

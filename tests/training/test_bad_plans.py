@@ -35,13 +35,13 @@ CASES = {
     "an unknown method": Bad("astrology", "logged", {"method": "astrology"}),
     "no base": Bad("posterior", "logged", {"base_version": "exactly one of"}, base=""),
     "a folder that is not allowed": Bad("posterior", "logged", {"base_model": "is not allowed here"}, base="/etc"),
-    "a folder without a model": Bad("posterior", "logged", {"base_model": "holds no model"}, base="empty"),
+    "a folder without a model": Bad("posterior", "logged", {"base_model": "is not a model"}, base="empty"),
     "a reward model as base": Bad("posterior", "logged", {"base_version": "is a reward model"}, base="judge"),
     "rows without rewards": Bad("posterior", "labelled", {"dataset": "cannot learn from labelled rows"}),
     "texts without rewards": Bad("kto", "silent texts", {"dataset": "none of its rows has a reward"}),
     "groups without rewards": Bad("grpo", "silent texts", {"dataset": "none of its rows has a reward"}),
     "one class": Bad("kto", "one class", {"dataset": "all its rows were right"}),
-    "all on one side of right_from": Bad("kto", "fair", {"dataset": "at least 0.6, from 0.7 to 0.9: right is from"}),
+    "all on one side of right_from": Bad("kto", "fair", {"dataset": "at least 0.6, from 0.7 to 0.9: a reward counts"}),
     "all below right_from": Bad(
         "kto", "fair", {"dataset": "below 0.95, from 0.7 to 0.9"}, more={"kto": {"right_from": 0.95}}
     ),
@@ -196,7 +196,7 @@ FILES: Mapping[str, tuple[str, Callable[[], Rows], tuple[str, ...]]] = {
     "another kind of rows": (
         "dpo",
         logged,
-        ("--method: dpo cannot learn from logged rows; of those",),
+        ("--method: dpo cannot learn from logged rows; these",),
     ),
 }
 

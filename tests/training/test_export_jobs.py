@@ -143,8 +143,8 @@ def test_everything_that_is_missing_is_said_before_work_starts(
     reasons = [fault.reason for fault in refused.value.faults]
     assert len(reasons) == 3
     assert "onnx, onnxscript, onnxruntime, which are not installed: run make exports" in reasons[0]
-    assert "the model is mamba" in reasons[1] and "of disk are needed, and 0 bytes are free" in reasons[2]
-    with pytest.raises(InvalidInput, match="cannot be exported so") as refused:
+    assert "the model is mamba" in reasons[1] and "of disk are needed, but only 0 bytes are free" in reasons[2]
+    with pytest.raises(InvalidInput, match="cannot be exported") as refused:
         start_export(by=by, version=base_version, format="lora", quantisation="Q9")
     assert [fault.field for fault in refused.value.faults] == ["quantisation"]
     assert not ExportJob.objects.exists() and not Job.objects.exists()

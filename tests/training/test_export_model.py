@@ -51,7 +51,7 @@ def test_a_version_is_written_for_ollama_and_compared(
             ["--model", "filer:1", "--format", "lora", "--profile", "busy"],
             [
                 "--format: filer:1 has no adapter, its weights are whole",
-                "--profile: is of --format ollama; leave it out",
+                "--profile: is only for --format ollama; leave it out",
             ],
         ),
         (

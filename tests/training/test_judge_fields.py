@@ -141,7 +141,7 @@ def test_each_fault_stands_beside_its_field_the_values_stay_and_nothing_starts(
         ({"judge_model": " "}, "judge_model", "Enter the name of the judge’s model on its server."),
         ({"judge_share": "1.5"}, "judge_share", "less than or equal to 1"),
         ({"judge_prompt": ""}, "judge_prompt", "Enter the prompt that asks the judge."),
-        ({"judge_prompt": "Any good?"}, "judge_prompt", "must have {work}"),
+        ({"judge_prompt": "Any good?"}, "judge_prompt", "must contain {work}"),
         ({"judge": "", "more": json.dumps(json.loads(MORE) | raw)}, "more", "judge.metric: polite is drifted"),
     ):
         answer = client.post(path, given | changes)

@@ -227,7 +227,9 @@ class TestAsking:
         assert dict(preview.left_out) == {"answer": 1, "program": 1, "feedback": 1, "erased": 1}
         text = page.content.decode()
         assert "no verdict, right: finance" in text  # the newest decision of which an answer is known
-        assert "Suggestions of the auto-labeler" in text and "have a verdict that names no right action" in text
+        assert (
+            "Suggestions of the auto-labeler" in text and "have a verdict that does not name the right action" in text
+        )
         assert dict(client.get(path, {"kind": "labelled"}).context["preview"].sources) == {"label": 4, "human": 1}
         assert client.get(path, {"kind": "preferences"}).context["preview"].rows == 2
         for wrong in ("2", "nan", "x"):

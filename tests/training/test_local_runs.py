@@ -74,7 +74,7 @@ def test_a_file_trains_a_model_then_an_adapter_over_it(tmp_path: Path) -> None:
     # A finished run is not trained again, and another one does not take its folder.
     assert ask("train", "--data", logged, *asked, *quick)["weights_sha256"] == told["weights_sha256"]
     other = ("--output", second, "--model", first / "model", "--method", "posterior")
-    assert "holds something else" in refused("train", "--data", logged, *other, *quick)
+    assert "is not empty" in refused("train", "--data", logged, *other, *quick)
 
 
 def test_what_cannot_be_trained_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(tmp_path: Path
     )
     assert "No such file" in refused("train", "--data", tmp_path / "none", "--output", output, *tiny)
     nonsense = write(tmp_path / "nonsense.jsonl", [{"a": 1}])
-    assert "has no prompt with a completion" in refused("train", "--data", nonsense, "--output", output, *tiny)
+    assert "has neither a prompt with a completion" in refused("train", "--data", nonsense, "--output", output, *tiny)
     assert not output.exists()
 
 
@@ -187,7 +187,7 @@ def test_what_does_not_fit_this_machine_is_refused_before_anything_is_written(
     monkeypatch.setattr(capacity, "this_machine", lambda: Machine("a CPU", 2, 4, 4 * GB))
     monkeypatch.setattr(capacity, "measure_free_disk", lambda place: GB // 100)
     memory, disk = refused("train", *asked).splitlines()
-    assert memory.startswith("memory: the run needs about 1") and "there are 4.0 GB" in memory
+    assert memory.startswith("memory: the run needs about 1") and "only 4.0 GB" in memory
     assert disk.startswith("disk: the run needs") and "what would fit:" in disk
     assert not (tmp_path / "out").exists()
 

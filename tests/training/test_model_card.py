@@ -101,7 +101,7 @@ def test_a_remote_model_has_a_card_too(workspace: Any) -> None:
     assert card["Model"] == {
         "Kind": "Remote model",
         "Base model": "gpt-4o-mini",
-        "Licence of the base": "not known here; its own terms apply",
+        "Licence of the base": "unknown; its own terms apply",
     }
 
 

@@ -145,9 +145,9 @@ def test_what_cannot_be_deployed_is_refused_and_nothing_is_sent(
     export: ExportJob, server: OllamaStub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at, model = ("--host", server.url), f"{export.version.registered_model.name}:1"
-    assert "no ready export as GGUF Q4_K_M" in refused(capsys, "deploy", "--model", model, *at)
+    assert "no finished export as GGUF Q4_K_M" in refused(capsys, "deploy", "--model", model, *at)
     given = ("deploy", "--model", model, "--quantization", "Q8_0", *at)
-    assert "is no folder" in refused(capsys, *given, "--output", tmp_path / "nowhere")
+    assert "is not a folder" in refused(capsys, *given, "--output", tmp_path / "nowhere")
     ollama = export.report["details"]["ollama"]
     AgentVersionFactory(agent=export.version.registered_model.agents.get(), system_prompt="Answer with a folder.")
     for change, says in (

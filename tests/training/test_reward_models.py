@@ -115,7 +115,7 @@ def test_a_run_s_reward_names_a_version_and_no_folder(agent):
     by_name = {"reward": [{"name": "model", "version": str(judge)}, {"name": "matches_answer"}]}
     assert resolve_reward_version(agent.workspace, by_name) == {"reward": [named, {"name": "matches_answer"}]}
     for wrong in (str(elsewhere.id), str(base.id), "no id"):
-        assert "there is no reward model" in faults_of("grpo", named | {"version": wrong})
+        assert "is not a reward model here" in faults_of("grpo", named | {"version": wrong})
     assert "is filled in by the run" in faults_of("grpo", {"name": "model", "source": {"path": "/etc"}})
     assert "needs a reward model" in faults_of("grpo", {"name": "model"})
     assert "base_version: " in (told := faults_of("grpo", named, base_version=judge)) and "is a reward model" in told
@@ -160,7 +160,7 @@ def test_a_run_makes_one_and_another_learns_from_it(agent, by, base_version, sto
     trained = Evaluation.objects.get(version=judge).scores["trained"]
     assert set(trained) == {"ordered_rightly", "margin"} and trained["ordered_rightly"]["n"] == 2 * 16
     assert run.metrics["heldout_calibration_error"] >= 0
-    assert "is no policy" in (artifact_path(judge.artifact.digest) / "README.md").read_text()
+    assert "is not a policy" in (artifact_path(judge.artifact.digest) / "README.md").read_text()
 
     prompts = import_labelled(by=by, agent=agent, name="prompts", rows=labelled(8, 6))
     reward = [{"name": "model", "version": str(judge.id)}]

@@ -133,7 +133,7 @@ class TestPlans:
             ("grpo", "algebra", "algebra", {}, "dataset", "environment 'algebra' cannot be used here"),
             ("ppo", "tasks", "held out", {}, "dataset", "ppo cannot learn from tasks rows"),
             ("grpo", "tasks", "held out", reward, "settings.reward", "the environment gives the reward"),
-            ("sft", "labelled", "held out", {}, "heldout", "the rows to learn from are no tasks"),
+            ("sft", "labelled", "held out", {}, "heldout", "the rows to learn from are neither"),
         ):
             plan = RunPlan(method, known[dataset], base_version=base, heldout=known[heldout], settings=settings)
             with pytest.raises(InvalidRun) as refused:

@@ -100,7 +100,7 @@ def test_what_an_export_lacks_is_refused_and_nothing_is_written(
     base.mkdir()
     (base / "config.json").write_text("{}")
     asked = ("--data", file, "--output", output, "--model", base, "--no-quantization")
-    others = "of those learn pretrain, sft, reward_weighted, kto, grpo"
+    others = "these methods can: pretrain, sft, reward_weighted, kto, grpo"
     assert refused(*asked, "--method", "ppo") == f"--method: ppo cannot learn from text rows; {others}"
     one_class = "rows.jsonl: method kto needs rows that were right and rows that were wrong"
     assert refused(*asked, "--method", "kto") == one_class

@@ -231,7 +231,7 @@ class TestCommands:
         for flags, reason in (
             (("--requests-a-minute", "0", "--agent", "No slug"), "--requests-a-minute: 0 is out of range"),
             (("--spend-a-day", "0"), "--spend-a-day: 0 is out of range"),
-            (("--spend-a-day", "free"), "is no amount"),
+            (("--spend-a-day", "free"), "is not an amount"),
         ):
             said = io.StringIO()
             with pytest.raises((SystemExit, CommandError)) as refused:

@@ -53,12 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="Exit codes: 0 done, 1 failed, 2 bad spec or data, 75 stopped on request, to be resumed.",
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
-    parser.add_argument("--attempt", type=int, metavar="N", help="number of this attempt (default: one more than any)")
     parser.add_argument(
-        "--supervised", action="store_true", help="stop, leaving a checkpoint, when standard input ends"
+        "--attempt", type=int, metavar="N", help="number of this attempt (default: one more than the last)"
     )
+    parser.add_argument("--supervised", action="store_true", help="save a checkpoint and stop when standard input ends")
     parser.add_argument(
-        "--agent", metavar="NAME", help="the agent that acts on the tasks of grpo by a base URL (docs/adapters.md)"
+        "--agent", metavar="NAME", help="agent that acts on grpo's tasks through a base URL (docs/adapters.md)"
     )
     options = parser.parse_args(arguments)
     stop = StopFlag()
@@ -97,11 +97,11 @@ def find_acting_faults(spec: RunSpec) -> list[str]:
     """Why an outside agent cannot act in a run with this spec."""
     faults = []
     if spec.method != "grpo" or spec.train_rows is not RowKind.TASKS:
-        faults.append("method: an agent acts on the tasks of grpo alone; give method grpo and data.rows tasks")
+        faults.append("method: an agent only acts on the tasks of grpo; give method grpo and data.rows tasks")
     if spec.online.curriculum is not None:
         faults.append("online.curriculum: an agent's tasks come in random order; leave it out")
     if spec.sampling.top_k or spec.sampling.top_p < 1:
-        faults.append("sampling: what top_k and top_p leave out could not be learnt from; leave them out")
+        faults.append("sampling: tokens that top_k and top_p leave out cannot be learnt; give neither")
     return faults
 
 
@@ -117,7 +117,7 @@ def read_run(run_dir: Path, agent: OutsideAgent | None = None) -> tuple[RunSpec,
         raise BadRun([fault for detail in error.errors() for fault in _faults(detail)]) from error
     faults = [f"base.{fault}" for fault in _find_folder_faults(spec.base)]
     faults += [
-        f"base: {folder} is a reward model, which scores texts and is no policy"
+        f"base: {folder} is a reward model, which scores texts and is not a policy"
         for folder in (spec.base.path, spec.base.adapter)
         if folder is not None and (Path(folder) / REWARD_MODEL).is_file()
     ]
@@ -125,7 +125,9 @@ def read_run(run_dir: Path, agent: OutsideAgent | None = None) -> tuple[RunSpec,
     for source in (component.source for component in spec.reward if component.source is not None):
         faults += [f"reward.source.{fault}" for fault in _find_folder_faults(source)]
         if not (Path(source.adapter or source.path or "") / REWARD_MODEL).is_file():
-            faults.append(f"reward.source: {source.adapter or source.path} is no reward model: no {REWARD_MODEL}")
+            faults.append(
+                f"reward.source: {source.adapter or source.path} is not a reward model: it has no {REWARD_MODEL}"
+            )
     faults += find_acting_faults(spec) if agent is not None else []
     if spec.export is not None:
         faults += [f"export.format: {fault}" for fault in find_missing_packages(spec.export.format)]

@@ -72,6 +72,6 @@ class Accumulation:
         self._updates.clear()
         free_memory()
         self._attempt.events.warn(
-            f"out of memory with {before} rows at once: from here on {self.part} at once, and as many more times "
-            "accumulated; the updates stay the same"
+            f"out of memory with {before} rows at once: from here on {self.part} at once, accumulated more times; "
+            "the updates stay the same"
         )

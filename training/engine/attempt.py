@@ -52,7 +52,7 @@ class Attempt:
         """Whether any process of the run was asked to stop. All of them ask at the same steps."""
         (asked,) = self.processes.any(self.stop.reason is not None)
         if asked:
-            self.stop.request("asked of another process")
+            self.stop.request("requested by another process")
         return asked
 
     def autocast(self, model: nn.Module) -> AbstractContextManager[object]:

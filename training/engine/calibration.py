@@ -44,7 +44,7 @@ def calibrate(attempt: Attempt, model: nn.Module, scorer: ActionScorer, held: Se
     wanted = scorer.read(model, scorer.states(model, *sample), sample[1], best)
     if not scale_logits(causal_of(model), 1 / best):
         attempt.events.warn(
-            "not calibrated: its final norm has no weights, and its output layer is that of the embeddings"
+            "not calibrated: its final norm has no weights, and its output layer shares those of the embeddings"
         )
         return 1.0
     if (scorer.log_probabilities(model, *sample) - wanted).abs().max() > EXACT:

@@ -82,9 +82,9 @@ def newest_checkpoint(attempts: Path, spec: RunSpec, events: Events) -> Checkpoi
         except (OSError, ValueError, TypeError, KeyError):
             other_spec, damaged = False, True
         if other_spec:
-            events.warn(f"checkpoint {name} belongs to another spec and is left alone")
+            events.warn(f"checkpoint {name} belongs to another spec and is ignored")
         elif damaged:
-            events.warn(f"checkpoint {name} is damaged and is left alone")
+            events.warn(f"checkpoint {name} is damaged and is ignored")
         else:
             # Into the computer's memory: a GPU's has no room for the weights and their moments twice.
             ours = path / STATE

@@ -158,7 +158,7 @@ def read_data(spec: RunSpec, run_dir: Path, agent: OutsideAgent | None = None) -
         asked = [row for row in decisions if row.slate is None or row.slate.place == 1]
         without_feedback = len(asked) - len(heldout) - unanswered
         if not heldout:
-            faults.append(f"{spec.data.heldout}: none of its decisions says what was right")
+            faults.append(f"{spec.data.heldout}: none of its decisions has a known right answer")
     heldout_texts: list[Text] = []
     if spec.heldout_rows is RowKind.TEXT and (written := read(spec.data.heldout, Text)):
         heldout_texts, unanswered = find_text_answers(written, spec.kto.right_from)

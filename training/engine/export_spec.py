@@ -14,10 +14,12 @@ class ExportPlan(Strict):
     """`cache` is of onnx, `quantisation` of gguf alone. `base_name`: what the folder of a LoRA names as its base."""
 
     format: Format
-    cache: bool = Field(default=False, description="onnx: the graph takes and gives keys and values of earlier tokens")
+    cache: bool = Field(
+        default=False, description="onnx: the graph takes and returns keys and values of earlier tokens"
+    )
     quantisation: Quantisation | None = Field(default=None, description="gguf; by default Q4_K_M")
-    base_name: str = Field(default="", max_length=300, description="lora: hub id of the base, where it has one")
-    parity_rows: int = Field(default=1000, ge=1, le=100_000, description="held-out rows that are compared, at most")
+    base_name: str = Field(default="", max_length=300, description="lora: hub id of the base, if it has one")
+    parity_rows: int = Field(default=1000, ge=1, le=100_000, description="largest number of held-out rows to compare")
 
     @model_validator(mode="before")
     @classmethod
@@ -79,12 +81,12 @@ class Parity(Strict):
     equal_decisions: float
     bound: float | None
     positions: int
-    kl: float | None = Field(description="null where the logits are not numbers")
+    kl: float | None = Field(description="null if the logits are not numbers")
     kl_largest: float | None
     top1: float
     version: ParityScore | None = None
     export: ParityScore | None = None
-    refusals: list[str] = Field(default=[], description="why the export is refused; empty: it may be used")
+    refusals: list[str] = Field(default=[], description="why the export is refused; empty if it may be used")
 
 
 class ExportReport(Strict):

@@ -50,7 +50,7 @@ def learn_from_log(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     groups = groups_of_prompts([*data.logged, *map(as_decision, data.replay)])
     decisions = Decisions(attempt, loaded, [row for group in groups for row in group])
     if (alone := len(data.logged) + len(data.replay) - len(decisions.rows)) > 0:
-        attempt.events.warn(f"{alone} decisions teach nothing: none of the same prompt has another reward")
+        attempt.events.warn(f"{alone} decisions teach nothing: no other decision of the same prompt has another reward")
     rewards = [torch.tensor([[row.reward or 0.0 for row in group]]) for group in groups]
     advantage = torch.cat([group_advantages(group)[0] for group in rewards]).to(attempt.device)
     start = decisions.score()

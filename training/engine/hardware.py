@@ -101,7 +101,7 @@ def try_device() -> dict[str, object]:
         device = choose_device()
         with autocast(device, choose_precision(device, LARGE)):
             product = torch.ones(64, 64, device=device) @ torch.ones(64, 64, device=device)
-        error = "" if float(product.float().mean()) == 64.0 else "it calculates wrongly"
+        error = "" if float(product.float().mean()) == 64.0 else "its results are wrong"
     except (RuntimeError, AssertionError) as failure:  # a build without CUDA asserts
         error = str(failure).splitlines()[0]
     return {"torch": torch.__version__, "device": str(device), "error": error}

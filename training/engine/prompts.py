@@ -27,8 +27,7 @@ MARGIN = 16
 """Tokens by which a chat that is rendered again may be longer."""
 SYSTEMS_KEPT = 256
 NO_SYSTEM_ROLE = (
-    "the chat template knows no system role: the system prompt stands in front of the user's turn, with an empty line "
-    "between them"
+    "the chat template has no system role: the system prompt precedes the user's turn, with an empty line between them"
 )
 Message = dict[str, str]
 

@@ -53,5 +53,5 @@ class RewardFunction:
                 raise ComponentError(f"{name} gave {value}, which is not a number to learn from")
             values[name] = value
         if not values:
-            raise ComponentError(f"none of {', '.join(self._weights)} has a value for a decision that was just made")
+            raise ComponentError(f"none of {', '.join(self._weights)} has a value for a new decision")
         return total(values, self._weights)

@@ -40,7 +40,7 @@ class Slate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def faults(self, options: Sequence[str]) -> Iterator[str]:
         if set(options) != {YES, NO}:
-            yield f"options: of an item of a ranking they are {YES} and {NO}"
+            yield f"options: for an item of a ranking they must be {YES} and {NO}"
         for name, value in (("propensity", self.propensity), ("first", self.first)):
             if value is not None and not 0.0 < value <= 1.0:
                 yield f"slate.{name}: {value} must be above 0, up to 1"
@@ -182,7 +182,7 @@ class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def faults(self) -> Iterator[str]:
         if self.chosen == self.rejected:
-            yield "rejected: is the chosen text"
+            yield "rejected: is the same as the chosen text"
 
 
 class Asking(Protocol):
@@ -266,7 +266,7 @@ def _value_faults(reward: float | None, right: float | None) -> Iterator[str]:
 
 def _probability_faults(probabilities: Sequence[float], options: int) -> Iterator[str]:
     if len(probabilities) != options:
-        yield f"probabilities: {len(probabilities)} of them for {options} options"
+        yield f"probabilities: {len(probabilities)} are given for {options} options"
     elif not all(0.0 <= p <= 1.0 for p in probabilities) or abs(math.fsum(probabilities) - 1.0) > ROUNDING:
         yield "probabilities: must lie in [0, 1] and add up to 1"
 

@@ -192,8 +192,8 @@ def _prepare_again(attempt: Attempt, before: int, fewer: int) -> None:
     attempt.resume = newest_checkpoint(attempt.folder.parent, attempt.spec, attempt.events)
     goes_on = f"continues after step {attempt.resume.step}" if attempt.resume is not None else "begins again"
     attempt.events.warn(
-        f"out of memory with {before} rows at once: the training {goes_on} with {fewer} at once, and as many more "
-        "times accumulated; an update holds the same rows"
+        f"out of memory with {before} rows at once: the training {goes_on} with {fewer} at once, accumulated more "
+        "times; an update has the same rows"
     )
 
 
@@ -307,7 +307,7 @@ def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
     if measured and data.unanswered:
         attempt.events.warn(
             f"{data.unanswered} held-out decisions were wrong and do not name the right action. They are left out; the "
-            f"scores on the other {measured} favour models that decide as the old policy did"
+            f"scores on the other {measured} favour models that decide like the old policy"
         )
     if measured and data.without_feedback:
         attempt.events.warn(

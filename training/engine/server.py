@@ -105,8 +105,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8100, help="port to listen on (default 8100)")
     parser.add_argument("--artifacts", required=True, help="root of the content-addressed store, or its s3:// address")
-    parser.add_argument("--cache", type=Path, default=None, help="folder for copies of what s3:// has")
-    parser.add_argument("--cache-bytes", type=_positive, default=20 << 30, help="its largest size (default 20 GiB)")
+    parser.add_argument("--cache", type=Path, default=None, help="folder for copies of artifacts from s3://")
+    parser.add_argument(
+        "--cache-bytes", type=_positive, default=20 << 30, help="largest size of that folder (default 20 GiB)"
+    )
     parser.add_argument("--max-loaded", type=_positive, default=4, help="base models kept in memory (default 4)")
     parser.add_argument("--max-adapters", type=_positive, default=16, help="adapters kept for each base (default 16)")
     parser.add_argument("--threads", type=_positive, default=None, help="CPU threads for tensors (default: every core)")

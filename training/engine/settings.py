@@ -24,11 +24,14 @@ class Lora(Strict):
     r: int = Field(default=8, ge=1, le=256)
     alpha: int = Field(default=16, ge=1, le=1024)
     dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="of the adapter's inputs; not in methods that act while they learn"
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="dropout of the adapter's inputs; not for methods that act while they learn",
     )
     targets: Literal["all-linear", "attention", "query-value"] = Field(
         default="all-linear",
-        description="matrices that get an adapter: all, attention's four, or of these the queries' and values'",
+        description="matrices that get an adapter: all, the four of attention, or only its queries and values",
     )
 
 
@@ -60,8 +63,8 @@ class Pretrain(Strict):
     calibration_share: float = Field(default=0.2, ge=0, le=0.5)
     option_tokens: bool = Field(
         default=True,
-        description="of a new tiny model: of more than 32 options each becomes a token of its own. Not where rows "
-        "offer others each time, as the steps of an episode do",
+        description="for a new tiny model: with more than 32 options, each becomes a token of its own. Not if options "
+        "differ from row to row, as in the steps of an episode",
     )
 
 
@@ -80,8 +83,8 @@ class Posterior(DirectMethod):
         default=1.0,
         ge=0,
         le=100,
-        description="how many decisions that nobody judged are used at most, as a multiple of the judged and labelled "
-        "ones; their target is the guess of what was right",
+        description="largest number of decisions that nobody judged, as a multiple of the judged and labelled ones; "
+        "their target is the guess of what was right",
     )
 
 
@@ -96,8 +99,8 @@ class RewardWeighted(Strict):
     """Log-likelihood of logged actions weighted by reward / propensity, the weight capped; of steps of episodes by what
     the episode earned."""
 
-    weight_cap: float = Field(default=10.0, ge=1, description="of logged actions and texts")
-    episodes: int = Field(default=8, ge=1, le=256, description="of tasks: episodes of each, by the starting weights")
+    weight_cap: float = Field(default=10.0, ge=1, description="for logged actions and texts")
+    episodes: int = Field(default=8, ge=1, le=256, description="for tasks: episodes per task, by the starting weights")
 
 
 class Kto(Strict):
@@ -110,11 +113,11 @@ class Kto(Strict):
     beta: float = Field(default=0.1, gt=0, le=10)
     balance: Literal["weights", "downsample"] = Field(
         default="weights",
-        description="of choices: both classes weigh the same, or of the larger one as many rows are drawn as the "
-        "smaller has; texts are always drawn so",
+        description="for choices: weight both classes equally, or draw as many rows of the larger class as the smaller "
+        "has; for texts always the latter",
     )
     right_from: float = Field(
-        default=RIGHT_FROM, gt=0, le=1, description="a decision was right from here on, in [0, 1]"
+        default=RIGHT_FROM, gt=0, le=1, description="smallest reward of a right decision, in [0, 1]"
     )
     undesirable_weight: float = Field(default=0.1, ge=0, le=10)
 
@@ -141,7 +144,7 @@ class RewardModel(Strict):
     """Of a labelled row the right option is the better text against so many `others`, drawn by the seed."""
 
     others: int | None = Field(
-        default=None, ge=1, le=64, description="by default a third of the options, at least 3 and at most 16"
+        default=None, ge=1, le=64, description="default: a third of the options, at least 3 and at most 16"
     )
 
 
@@ -156,15 +159,15 @@ class Curriculum(Strict):
 
     order: CurriculumOrder = "easy_first"
     stages: int = Field(default=4, ge=2, le=100)
-    pass_at: float = Field(default=0.7, gt=0, le=1, description="mean success that passes a stage")
+    pass_at: float = Field(default=0.7, gt=0, le=1, description="mean success needed to pass a stage")
 
 
 class Alarms(Strict):
     """What stops a run that learns by acting (training.engine.episodes.alarms)."""
 
-    every: int = Field(default=5, ge=1, le=1000, description="updates from one look to the next")
-    tasks: int = Field(default=64, ge=8, le=4096, description="held-out tasks that are acted on at each look")
-    margin: float = Field(default=0.05, ge=0, le=1, description="what a suite may lose of its right answers")
+    every: int = Field(default=5, ge=1, le=1000, description="number of updates between two looks")
+    tasks: int = Field(default=64, ge=8, le=4096, description="number of held-out tasks per look")
+    margin: float = Field(default=0.05, ge=0, le=1, description="share of right answers that a suite may lose")
 
 
 class Online(Strict):
@@ -173,25 +176,24 @@ class Online(Strict):
 
     steps: int = Field(default=60, ge=1, le=100_000)
     prompts_per_step: int = Field(default=32, ge=1, le=4096)
-    group: int = Field(default=8, ge=2, le=256, description="GRPO: actions drawn for one prompt")
+    group: int = Field(default=8, ge=2, le=256, description="GRPO: actions drawn per prompt")
     clip: float = Field(default=0.2, gt=0, lt=1)
     kl: float = Field(default=0.01, ge=0, description="weight of the exact KL to the starting policy")
     inner_epochs: int = Field(default=2, ge=1, le=20, description="PPO: passes over one batch of decisions")
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    curriculum: Curriculum | None = Field(
-        default=None, description="of labelled rows and tasks; without one, in random order"
-    )
+    curriculum: Curriculum | None = Field(default=None, description="for labelled rows and tasks; null: random order")
     ranked: bool = Field(
         default=False,
-        description="GRPO on fresh texts: the reward is the rank in the group, for a judge whose numbers have no scale",
+        description="GRPO on fresh texts: the reward is the rank in the group, for a judge without a fixed scale",
     )
     credit: Literal["return_to_go", "episode"] = Field(
         default="return_to_go",
-        description="of tasks: each step against the group's visits of the same state, or one advantage an episode",
+        description="for tasks: compare each step with the group's visits of the same state, or whole episodes",
     )
     alarms: Alarms | None = Field(
-        default=Alarms(), description="of tasks with held-out ones or suites: looks that may stop the run; null: none"
+        default=Alarms(),
+        description="for tasks with held-out tasks or suites: checks that may stop the run; null: none",
     )
 
 
@@ -203,12 +205,12 @@ class Judge(Strict):
     `calibration`, the ID of the measurement by which the judge may be used.
     """
 
-    metric: str = Field(min_length=1, max_length=64, description="of the judge's scores in the ledger")
-    model: str = Field(min_length=1, max_length=200, description="as its server calls it")
+    metric: str = Field(min_length=1, max_length=64, description="metric of the judge's scores in the ledger")
+    model: str = Field(min_length=1, max_length=200, description="its name on the server")
     prompt: str = Field(min_length=1, max_length=20_000)
-    share: float = Field(default=0.0, ge=0, le=1, description="of the reward, that the judge decides; 0: none")
+    share: float = Field(default=0.0, ge=0, le=1, description="share of the reward that the judge decides; 0: none")
     backend: str = Field(default="", max_length=63)
-    url: str | None = Field(default=None, max_length=500, description="up to and with /v1")
+    url: str | None = Field(default=None, max_length=500, description="address up to and including /v1")
     key_variable: str = Field(default="", max_length=100, description="environment variable that holds the key")
     timeout_seconds: float = Field(default=60.0, gt=0, le=3600)
     calibration: str | None = None
@@ -217,5 +219,5 @@ class Judge(Strict):
     @classmethod
     def _holds_the_work(cls, prompt: str) -> str:
         if "{work}" not in prompt:
-            raise ValueError("must have {work} where the work is to stand")
+            raise ValueError("must contain {work}, which stands for the work")
         return prompt

@@ -107,7 +107,7 @@ class ModelSource(Strict):
         if self.path is not None and not self.path.startswith("/") and not HUB_ID.fullmatch(self.path):
             raise ValueError("path is neither an absolute folder nor a hub id (owner/name)")
         if self.adapter is not None and not self.adapter.startswith("/"):
-            raise ValueError("adapter is no absolute folder")
+            raise ValueError("adapter is not an absolute folder")
         return self
 
 
@@ -190,27 +190,27 @@ class RunSpec(Strict):
         default=16,
         ge=1,
         le=32_768,
-        description="of rows of text, by default as many as the longest of them has, up to what the base can hold",
+        description="for rows of text, by default as many as the longest one has, up to the base's limit",
     )
     lora: Lora | None = None
     freeze_embeddings: bool = Field(
         default=False,
-        description="without an adapter: the embeddings stay as they are, and so does an output layer tied to them",
+        description="without an adapter: do not train the embeddings, nor an output layer tied to them",
     )
     option_tokens: bool = Field(
         default=False,
-        description="without an adapter: of more than 32 options, each that is several tokens gets one of its own",
+        description="without an adapter: with more than 32 options, each of several tokens becomes one token",
     )
     quantisation: Literal["4bit"] | None = Field(
-        default=None, description="of the weights under an adapter in training; CUDA with bitsandbytes only"
+        default=None, description="for the weights under an adapter during training; needs CUDA and bitsandbytes"
     )
     gradient_checkpointing: bool = Field(
-        default=False, description="calculate activations twice rather than keep them: less memory, a third more time"
+        default=False, description="calculate activations twice instead of keeping them: less memory, a third more time"
     )
     precision: Precision | None = Field(
         default=None,
-        description="of matrix products, over weights in float32; by default bfloat16 on CUDA, and for models of 512 "
-        "and more dimensions on processors that multiply in it, else float32",
+        description="for matrix products; weights stay float32. Default: bfloat16 on CUDA, and for models of 512 or "
+        "more dimensions on processors that multiply in bfloat16, else float32",
     )
     optimiser: Optimiser = Optimiser()
     pretrain: Pretrain = Pretrain()
@@ -229,7 +229,9 @@ class RunSpec(Strict):
         "by default 1 for pretrain and sft, which teach it, and 0.3 for the others, which keep it",
     )
     reward: Annotated[list[RewardComponent], Field(max_length=64)] = []
-    judge: Judge | None = Field(default=None, description="of tasks: a judge model that scores what episodes made")
+    judge: Judge | None = Field(
+        default=None, description="for tasks: a judge model that scores the results of episodes"
+    )
     data: Data = Data()
     held_back: float = Field(
         default=0.0,
@@ -240,11 +242,11 @@ class RunSpec(Strict):
     )
     serving: Serving = Serving()
     evaluate: Evaluate | None = None
-    export: ExportPlan | None = Field(default=None, description="of the method export alone: what it writes")
+    export: ExportPlan | None = Field(default=None, description="only for the method export: what it writes")
     checkpoint_every_seconds: float = Field(default=30.0, gt=0, le=300)
     epoch_checkpoints: bool = Field(default=False, description="keep the weights after each epoch")
     samples: int = Field(
-        default=8, ge=0, le=8, description="rows whose answers are shown while the model is trained; 0: none are asked"
+        default=8, ge=0, le=8, description="number of rows whose answers are shown during training; 0: none"
     )
     threads: int | None = Field(default=None, ge=1, le=1024)
 
@@ -317,7 +319,7 @@ class RunSpec(Strict):
         if tiny is not None and self.max_prompt_tokens + self.max_completion_tokens + 16 > tiny.max_positions:
             faults.append("max_prompt_tokens: prompt, template and answer do not fit into base.tiny.max_positions")
         if set(self.data.suites) & set(self.data.text_suites):
-            faults.append("data.text_suites: a suite of this name has labelled rows; name it otherwise")
+            faults.append("data.text_suites: a suite of this name has labelled rows; give it another name")
         if self.method == "evaluate" and not self.data.asks:
             faults.append("data.heldout: evaluate needs held-out rows, or suites")
         if self.evaluate is not None and not self.data.asks:
@@ -326,19 +328,21 @@ class RunSpec(Strict):
             faults.append(f"reward: method {self.method} scores fresh decisions; name at least one component")
         afresh = self.rewards_fresh_decisions and self.train_rows is RowKind.LABELLED
         if self.online.curriculum is not None and not (afresh or self.acts_while_it_learns):
-            faults.append("online.curriculum: only labelled rows and tasks have one, on which a run decides afresh")
+            faults.append(
+                "online.curriculum: only for labelled rows and tasks on which the run makes new decisions; leave it out"
+            )
         if self.online.ranked and not (self.train_rows is RowKind.TEXT and self.rewards_fresh_decisions):
-            faults.append("online.ranked: only fresh texts are ranked, of grpo on texts with a reward; leave it out")
+            faults.append("online.ranked: only for fresh texts, of grpo on texts with a reward; leave it out")
         if self.train_rows is RowKind.TASKS and self.reward:
-            faults.append("reward: of tasks the environment gives the reward; leave it out")
+            faults.append("reward: for tasks the environment gives the reward; leave it out")
         if self.judge is not None and self.train_rows is not RowKind.TASKS:
             faults.append("judge: only episodes on tasks are judged; leave it out")
         if (self.method == "export") != (self.export is not None):
-            faults.append("export: the method export, and no other, needs what is to be written")
+            faults.append("export: the method export needs it, and no other method takes it")
         if self.export is not None and self.export.format is Format.LORA and self.base.adapter is None:
             faults.append("base.adapter: the model has no adapter to export as lora")
         if self.freeze_embeddings and tiny is not None:
-            faults.append("freeze_embeddings: those of a new tiny model have yet to be learnt")
+            faults.append("freeze_embeddings: a new tiny model has yet to learn its embeddings; leave it out")
         if self.option_tokens and self.lora is not None:
             faults.append("option_tokens: an adapter keeps its base's vocabulary; leave out option_tokens or lora")
         if self.lora is not None and not method.trains_adapter:
@@ -349,7 +353,7 @@ class RunSpec(Strict):
             fresh = {RowKind.TEXT: "texts", RowKind.TASKS: "episodes"}.get(
                 self.train_rows or RowKind.LABELLED, "decisions"
             )
-            faults.append(f"epoch_checkpoints: method {self.method} on fresh {fresh} has steps and no epochs")
+            faults.append(f"epoch_checkpoints: method {self.method} on fresh {fresh} has steps instead of epochs")
         if len({component.name for component in self.reward}) < len(self.reward):
             faults.append("reward: the same component twice")
         if faults:
@@ -418,13 +422,13 @@ class ModelScore(Strict):
     probability_of_right: float
     valid_share: float | None = Field(
         default=None,
-        description="share of free generations that were one of the options; of texts whose completions are JSON, "
+        description="share of free generations that were one of the options; for texts whose completions are JSON, "
         "share of the answers that are JSON of the same kind",
     )
     log_p: float | None = Field(
-        default=None, description="of texts: log-probability of a whole completion in nats, mean over the rows"
+        default=None, description="for texts: mean log-probability of a whole completion, in nats"
     )
-    episodes: EpisodeScore | None = Field(default=None, description="of tasks")
+    episodes: EpisodeScore | None = Field(default=None, description="for tasks")
 
 
 class SuiteAnswers(Strict):
@@ -433,7 +437,7 @@ class SuiteAnswers(Strict):
 
     predictions: str
     valid_share: float | None = None
-    free_rows: int = Field(default=0, description="rows behind `valid_share`")
+    free_rows: int = Field(default=0, description="number of rows that `valid_share` is measured on")
 
 
 class RewardSpread(Strict):
@@ -468,15 +472,15 @@ class RunResult(Strict):
     method: MethodName
     attempt: int
     output: Literal["model", "adapter", "export"] | None = None
-    weights_sha256: str | None = Field(default=None, description="over the tensors in name order, not over the files")
+    weights_sha256: str | None = Field(default=None, description="of the tensors in name order, not of the files")
     steps: int = 0
     rows: int = 0
     seconds: float = 0.0
     trainable_parameters: int = 0
     total_parameters: int = 0
-    precision: Precision | None = Field(default=None, description="of the matrix products in training")
+    precision: Precision | None = Field(default=None, description="precision of matrix products in training")
     metrics: dict[str, float] = {}
-    rewards: RewardSpread | None = Field(default=None, description="of the rows to learn from; null without rewards")
+    rewards: RewardSpread | None = Field(default=None, description="rewards of the training rows; null without rewards")
     scores: dict[Literal["base", "trained"], ModelScore] = {}
     predictions: str | None = Field(default=None, description="JSON lines, one per held-out row and model")
     rankings: str | None = Field(
@@ -487,12 +491,15 @@ class RunResult(Strict):
     episodes: str | None = Field(default=None, description="JSON lines, one per held-out episode and model")
     suites: dict[str, SuiteAnswers] = {}
     warnings: list[str] = []
-    alarm: AlarmRaised | None = Field(default=None, description="what stopped the training before its time")
+    alarm: AlarmRaised | None = Field(default=None, description="what stopped the training early")
     unanswered: int = Field(
-        default=0, description="held-out decisions that were wrong and do not name the right action: left out"
+        default=0,
+        description="number of held-out decisions left out because they were wrong and do not name the right action",
     )
-    without_feedback: int = Field(default=0, description="held-out decisions that nobody judged: left out")
-    export: ExportReport | None = Field(default=None, description="of the method export")
+    without_feedback: int = Field(
+        default=0, description="number of held-out decisions left out because nobody judged them"
+    )
+    export: ExportReport | None = Field(default=None, description="for the method export")
 
 
 def read_spec(run_dir: Path) -> RunSpec:

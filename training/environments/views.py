@@ -46,18 +46,18 @@ class DrawForm(forms.Form):
     held_out = forms.IntegerField(
         label="Held-out tasks",
         initial=_BY_DEFAULT.held_out,
-        help_text="Others, on which models are measured. From about 300 on, differences show.",
+        help_text="Further tasks, on which models are measured. From about 300 on, differences show.",
     )
     demonstrations = forms.IntegerField(
-        help_text="Further tasks that a worker solves, from which a first model learns.",
+        help_text="Further tasks that are demonstrated. A first model learns from them.",
     )
     wrong = forms.FloatField(
         label="Random steps",
         initial=_BY_DEFAULT.wrong,
-        help_text="Share of the demonstrated steps, 0 to 1, so that a model learns to get out of trouble.",
+        help_text="Share of the demonstrated steps, 0 to 1. They teach a model to recover from mistakes.",
     )
     first = forms.IntegerField(
-        label="Number of the first task", initial=0, help_text="Other numbers are other tasks; the same are the same."
+        label="Number of the first task", initial=0, help_text="The same number always gives the same tasks."
     )
 
     def __init__(self, agents: Sequence[Agent], environment: KnownEnvironment, *given: Any, **more: Any) -> None:

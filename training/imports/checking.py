@@ -80,7 +80,7 @@ def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
     told = [FieldFault(field, fault) for fault in faults[:SHOWN]]
     if len(faults) > SHOWN:
         told.append(FieldFault(field, f"and {len(faults) - SHOWN} more"))
-    return UnusableImport("The file cannot be imported. Nothing of it was kept.", faults=told)
+    return UnusableImport("The file cannot be imported. Nothing was imported.", faults=told)
 
 
 def _check_labelled(path: Path) -> Preview:
@@ -120,7 +120,7 @@ def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:
             raise _unusable(told or [f"{path.name}: holds no decisions"])
         missing = sorted(set(seen) - set(find_agents(by, seen)))
         if missing and not plan.create_agents:
-            fault = f"{', '.join(missing)}: not an agent here; choose one for all records, or let them be made"
+            fault = f"{', '.join(missing)}: not an agent here; choose one for all records, or create missing agents"
             raise _unusable([fault], field="create_agents")
         for slug in missing:
             make_setup(slug, seen[slug], fitted=format.fitted)

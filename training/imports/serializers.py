@@ -24,20 +24,22 @@ class ImportPlanBody(StrictBody):
 
     what = serializers.ChoiceField(choices=[(LABELLED, "rows for a dataset"), (DECISIONS, "decisions for the ledger")])
     agent = serializers.CharField(
-        max_length=63, required=False, help_text="Slug. Of decisions: in place of what the file says"
+        max_length=63, required=False, help_text="Slug of the agent. For decisions: overrides the file"
     )
-    name = serializers.CharField(max_length=200, required=False, help_text="Of labelled rows: the dataset's name")
-    format = serializers.ChoiceField(choices=FORMAT_CHOICES, default="jsonl", help_text="Of decisions")
-    create_agents = serializers.BooleanField(default=False, help_text="Make the agents of decisions that are not here")
-    observed_at = serializers.DateTimeField(required=False, help_text="For decisions without a time")
+    name = serializers.CharField(max_length=200, required=False, help_text="For labelled rows: the dataset's name")
+    format = serializers.ChoiceField(
+        choices=FORMAT_CHOICES, default="jsonl", help_text="For decisions: format of the file"
+    )
+    create_agents = serializers.BooleanField(default=False, help_text="For decisions: create missing agents")
+    observed_at = serializers.DateTimeField(required=False, help_text="Time of decisions without one")
     policy = serializers.CharField(
-        max_length=LONGEST_NAME, required=False, help_text="Who acted, for decisions that do not say"
+        max_length=LONGEST_NAME, required=False, help_text="Policy name of decisions without one"
     )
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         needed = [name for name in ("agent", "name") if given["what"] == LABELLED and not given.get(name)]
         if needed:
-            raise serializers.ValidationError({name: ["is needed for labelled rows"] for name in needed})
+            raise serializers.ValidationError({name: ["is required for labelled rows"] for name in needed})
         return given
 
     @property
@@ -49,8 +51,12 @@ class ImportPlanBody(StrictBody):
 
 
 class ImportBodySerializer(ImportPlanBody):
-    file = serializers.CharField(max_length=200, help_text="Its name, whose ending says how it is read: rows.jsonl")
-    content = serializers.CharField(trim_whitespace=False, help_text="The file's text, within the limit of a body")
+    file = serializers.CharField(
+        max_length=200, help_text="Name of the file; its ending gives the format, such as rows.jsonl"
+    )
+    content = serializers.CharField(
+        trim_whitespace=False, help_text="Text of the file, within the size limit of a body"
+    )
 
     def validate_file(self, name: str) -> str:
         if PurePath(name).name in {"", ".", ".."}:
@@ -65,8 +71,8 @@ class ImportUploadSerializer(ImportPlanBody):
 class ImportSerializer(JobSerializer):
     what = serializers.CharField(source="payload.what", help_text="labelled or decisions")
     file = serializers.CharField(source="payload.file")
-    dataset = serializers.SerializerMethodField(help_text="Of labelled rows: the dataset's id, once it is there")
-    counts = serializers.SerializerMethodField(help_text="Once it is over: rows, or decisions, steps, feedback, …")
+    dataset = serializers.SerializerMethodField(help_text="For labelled rows: the dataset's id, once it exists")
+    counts = serializers.SerializerMethodField(help_text="Counts at the end: rows, or decisions, steps, feedback, …")
     refusals = serializers.SerializerMethodField(help_text="Records that were left out, the first 20 of them")
 
     class Meta(JobSerializer.Meta):

@@ -91,7 +91,7 @@ def run_import(context: JobContext) -> dict[str, Any] | None:
     by = replace(system(context.workspace), name=context.payload["requested_by"])
     found = find_upload(by=by, upload=upload)
     if found is None:
-        raise Permanent("The uploaded file is no longer there: it was kept for long enough. Upload it again.")
+        raise Permanent("The uploaded file was removed because it was too old. Upload it again.")
     path, plan = found
     try:
         if plan.what == LABELLED:

@@ -47,7 +47,7 @@ class ExportedLine(msgspec.Struct):
         prompt = self.prompt if self.prompt is not None else said.get("user")
         completion = self.completion if self.completion is not None else said.get("assistant")
         if prompt is None or not completion:
-            raise ValueError("has no prompt with a completion, and no messages of user and assistant")
+            raise ValueError("has neither a prompt with a completion nor messages of user and assistant")
         row: dict[str, Any] = {"id": self.metadata.decisionId or str(number), "prompt": prompt}
         told = said.get("system") if self.metadata.systemPrompt else None
         row |= {"system": system} if (system := self.system or told) else {}

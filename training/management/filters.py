@@ -15,16 +15,16 @@ from training.selection import Filters
 def add_filters(parser: CommandParser) -> None:
     """A flag for each field of `Filters`, and --only-new."""
     parser.add_argument("--only-new", action="store_true", help="only decisions that no run has learnt from")
-    parser.add_argument("--since", type=read_moment, help="only decisions recorded at or after it")
-    parser.add_argument("--until", type=read_moment, help="only decisions recorded before it")
+    parser.add_argument("--since", type=read_moment, help="only decisions recorded at or after this time")
+    parser.add_argument("--until", type=read_moment, help="only decisions recorded before this time")
     parser.add_argument("--policy", help="who decided: a version such as filer:3, or an outside model's name")
     parser.add_argument("--unit", help="only decisions of this unit")
-    parser.add_argument("--min-reward", type=float, help="of rewarded decisions: the raw reward at least")
+    parser.add_argument("--min-reward", type=float, help="for rewarded decisions: the smallest raw reward")
     parser.add_argument("--with-propensity", action="store_true", help="only decisions with a propensity")
     parser.add_argument(
         "--unjudged",
         action="store_true",
-        help="of logged rows: also the newest decisions that nobody judged, at most as many as have a reward, for"
+        help="for logged rows: also the newest decisions that nobody judged, at most as many as have a reward, for"
         " posterior",
     )
 

@@ -169,7 +169,9 @@ class DatasetSnapshot(WorkspaceOwned):
             if least == most:
                 return "all its rows were " + ({0.0: "wrong", 1.0: "right"}.get(most) or f"{most:g} right")
             where = f"at least {right_from:g}" if least >= right_from else f"below {right_from:g}"
-            return f"all its rows are {where}, from {least:g} to {most:g}: right is from {right_from:g} on"
+            return (
+                f"all its rows are {where}, from {least:g} to {most:g}: a reward counts as right from {right_from:g} on"
+            )
         if need in (Need.GROUPS, Need.REWARDED_GROUPS):
             return "no prompt in it has different rewards"
         return f"its rows have no {need}"

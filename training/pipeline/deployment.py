@@ -17,7 +17,7 @@ from workspaces.actors import Actor
 from workspaces.errors import ReckonerError
 from workspaces.templatetags.show import points
 
-SERVES = "It serves already: it is the champion."
+SERVES = "It is already the champion and serves."
 
 
 @dataclass(frozen=True, slots=True)

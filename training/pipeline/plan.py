@@ -132,13 +132,13 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
         )
     elif plan.quantisation or plan.ollama_host:
         field = "quantisation" if plan.quantisation else "ollama_host"
-        faults.append(FieldFault(field, "says nothing without deploy_ollama", "deploy_ollama too, or neither"))
+        faults.append(FieldFault(field, "has no effect without deploy_ollama", "deploy_ollama too, or neither"))
     if plan.deploy and plan.deploy not in DEPLOYMENTS:
         faults.append(FieldFault("deploy", f"{plan.deploy!r} is unknown", " or ".join(DEPLOYMENTS)))
     if plan.method not in TRAINING:
         faults.append(FieldFault("method", f"{plan.method!r} is unknown", ", ".join(TRAINING)))
     elif TRAINING[plan.method].makes_reward_model:
-        faults.append(FieldFault("method", f"{plan.method} makes no policy to deploy", "a run of its own"))
+        faults.append(FieldFault("method", f"{plan.method} does not make a policy to deploy", "a run of its own"))
     version = find_current_version(agent)
     if version is None:
         faults.append(FieldFault("agent", f"{agent.slug} has no version", "an agent with a prompt"))

@@ -35,9 +35,9 @@ class RehearsalForm(forms.Form):
     label_field = forms.CharField(
         max_length=200, help_text="Name of the column with the right label. It needs 2 to 200 different labels."
     )
-    base = forms.ChoiceField(required=False, label="Base model", help_text="What the first model is made of.")
+    base = forms.ChoiceField(required=False, label="Base model", help_text="What the first model starts from.")
     lora = forms.BooleanField(
-        required=False, label="Train an adapter", help_text="LoRA on a pretrained base, rather than its weights."
+        required=False, label="Train an adapter", help_text="Train LoRA on a pretrained base instead of its weights."
     )
     seed_share = forms.FloatField(
         required=False, help_text=f"Share of the labels that train the base model. Default: {_plan.seed_share:g}."

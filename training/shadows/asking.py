@@ -127,7 +127,7 @@ def _prepare(one: Logged) -> Logged:
     ranked = version.action_space == ActionSpaceKind.RANKING
     done = one.action if ranked and isinstance(one.action, list) else [option_of(version, one.action)]
     if not done or any(option not in wanted.options for option in done):
-        return replace(one, error=f"What was done is {'no order' if ranked else 'none'} of the options.")
+        return replace(one, error=f"The recorded action is {'not an order' if ranked else 'not one'} of the options.")
     return replace(one, wanted=wanted, places=tuple(wanted.options.index(option) for option in done))
 
 

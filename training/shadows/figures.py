@@ -125,7 +125,7 @@ def find_untold(spec: RewardSpec) -> str:
     them, need = ("component", "needs") if len(needs) == 1 else ("components", "need")
     return (
         f"The difference in reward is not estimated, because the reward's {them} {' and '.join(needs)} {need} more than"
-        " the answer itself, and the propensity of what is written is not known."
+        " the answer itself, and the propensity of written actions is not known."
     )
 
 

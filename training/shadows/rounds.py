@@ -168,8 +168,8 @@ def _note(shadow: Shadow, figures: Figures, judged: Judged | None) -> None:
 
 def _say(point: ShadowPoint) -> str:
     return (
-        f"In the shadow it is estimated to earn {point.estimate:+.3f} [{point.low:+.3f}, {point.high:+.3f}] over what"
-        f" acted, lower bound {point.lower:+.3f} at look {point.look}, by {point.rewarded:,} rewarded of"
+        f"In the shadow it is estimated to earn {point.estimate:+.3f} [{point.low:+.3f}, {point.high:+.3f}] more than"
+        f" what acted, lower bound {point.lower:+.3f} at look {point.look}, by {point.rewarded:,} rewarded of"
         f" {point.answered:,} answered decisions worth {point.effective_sample_size:,.0f} of its own; it agrees with"
         f" {point.agreement:.1%} of them."
     )

@@ -17,21 +17,26 @@ from workspaces.serializers import StrictBody
 class ShadowStartSerializer(StrictBody):
     agent = serializers.SlugField()
     version = VersionField(help_text="The candidate, a version of the agent's model, not its champion")
-    share = serializers.FloatField(required=False, default=1.0, help_text="Of the decisions, above 0, up to 1")
+    share = serializers.FloatField(required=False, default=1.0, help_text="Share of the decisions, above 0, up to 1")
     min_decisions = serializers.IntegerField(
         required=False, default=500, help_text="Decisions with a reward before the evidence is judged, 1 to 5,000"
     )
     then = serializers.ChoiceField(
-        choices=ShadowThen.choices, required=False, default=ShadowThen.TELL, help_text="When the evidence suffices"
+        choices=ShadowThen.choices,
+        required=False,
+        default=ShadowThen.TELL,
+        help_text="What to do when the evidence suffices",
     )
-    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried: the audit keeps it")
+    reason = serializers.CharField(max_length=LONGEST_REASON, help_text="Why it is tried; recorded in the audit log")
 
 
 class ShadowSerializer(serializers.ModelSerializer[Shadow]):
     agent = serializers.CharField(source="agent.slug")
     version_name = serializers.CharField(source="version.__str__")
     answered = serializers.IntegerField(help_text="Decisions that the candidate answered")
-    failed = serializers.IntegerField(help_text="Decisions that it could not answer; they are no disagreements")
+    failed = serializers.IntegerField(
+        help_text="Decisions that it could not answer; they do not count as disagreements"
+    )
     enough_at = serializers.DateTimeField(
         allow_null=True, help_text="When the evidence sufficed; null while it does not"
     )
@@ -71,17 +76,15 @@ class ShadowPointSerializer(serializers.ModelSerializer[ShadowPoint]):
     """Over the newest 5,000 answers. Agreement in [0, 1] and the difference candidate − log in units of reward, both
     with 95% intervals; null where they are not known."""
 
-    tau = serializers.FloatField(
-        allow_null=True, help_text="Of rankings: Kendall's tau with the order that was done, on average"
-    )
+    tau = serializers.FloatField(allow_null=True, help_text="For rankings: mean Kendall's tau with the recorded order")
     refusals = serializers.ListField(
         child=serializers.CharField(), help_text="Why the difference is not reliable, or not estimated"
     )
     rewarded = serializers.IntegerField(
-        help_text="Answers that the difference rests on: with a reward, a propensity and enough exploration; of what is"
-        " written, with both rewards"
+        help_text="Answers that the difference is based on: with a reward, a propensity and enough exploration; for "
+        "written actions, with both rewards"
     )
-    lower = serializers.FloatField(allow_null=True, help_text="The bound by which this look judged")
+    lower = serializers.FloatField(allow_null=True, help_text="The lower bound that decided at this look")
 
     class Meta:
         model = ShadowPoint
@@ -110,14 +113,16 @@ class DisagreementSerializer(serializers.Serializer[Any]):
     """Of a `training.shadows.shown.Disagreement`."""
 
     decision = serializers.UUIDField()
-    action = serializers.JSONField(help_text="What was done")
-    reward = serializers.FloatField(allow_null=True, help_text="Of what was done, in [0, 1]; null while unknown")
+    action = serializers.JSONField(help_text="The recorded action")
+    reward = serializers.FloatField(
+        allow_null=True, help_text="Reward of the recorded action, in [0, 1]; null while unknown"
+    )
     pick = serializers.JSONField(help_text="What the candidate would do")
     probability = serializers.FloatField(
-        allow_null=True, help_text="That it gives to its pick, of a ranking to the first item; null of what is written"
+        allow_null=True, help_text="Probability of its pick; for a ranking, of the first item; null for written actions"
     )
     probability_of_action = serializers.FloatField(
-        allow_null=True, help_text="That it gives to what was done, likewise"
+        allow_null=True, help_text="Its probability of the recorded action, likewise"
     )
 
 

@@ -54,7 +54,7 @@ def start_shadow(*, by: Actor, agent: Agent, version: ModelVersion, plan: Shadow
     try:
         return _start(by, agent, version, plan, reason)
     except IntegrityError as error:
-        raise ShadowRunning(f"{version} runs in the shadow of {agent.slug} already; stop that shadow first.") from error
+        raise ShadowRunning(f"{version} already runs in the shadow of {agent.slug}; stop that shadow first.") from error
 
 
 @transaction.atomic
@@ -81,9 +81,11 @@ def _start(by: Actor, agent: Agent, version: ModelVersion, plan: ShadowPlan, rea
 def _find_faults(agent: Agent, version: ModelVersion, plan: ShadowPlan) -> list[FieldFault]:
     faults = []
     if version.registered_model_id != agent.registered_model_id:
-        faults.append(FieldFault("version", f"{version} is of another model", f"a version of {agent.slug}'s model"))
+        faults.append(
+            FieldFault("version", f"{version} belongs to another model", f"a version of {agent.slug}'s model")
+        )
     elif Alias.objects.filter(version=version, name=AliasName.CHAMPION).exists():
-        faults.append(FieldFault("version", f"{version} is the champion, and decides already", "another version"))
+        faults.append(FieldFault("version", f"{version} is the champion and already decides", "another version"))
     current = find_current_version(agent)
     if current is None:
         faults.append(FieldFault("agent", f"{agent.slug} has no version", "an agent that decides"))
@@ -105,7 +107,7 @@ def stop_shadow(*, by: Actor, shadow: Shadow, reason: str) -> Shadow:
     # The job's row first, as its rounds lock them.
     job = Job.objects.select_for_update().filter(shadow=shadow).first()
     if not _end(shadow, reason):
-        raise ShadowOver(f"The shadow of {shadow.version} is over already.")
+        raise ShadowOver(f"The shadow of {shadow.version} is already over.")
     if job is not None and not job.is_terminal:
         request_cancel(job_id=job.id)
     record_audit(by=by, action="shadow.stopped", target=f"shadow:{shadow.id}", details={"reason": reason})

@@ -160,7 +160,7 @@ class Acting:
         """Takes what needs no decision: where one action alone is valid."""
         while not self._ended and len(valid := self.environment.get_valid_actions()) < 2:
             if not valid:
-                raise EnvironmentFault("it is not done, and offers no action")
+                raise EnvironmentFault("it is not over, but offers no action")
             self._step(valid[0], {"probability": 1.0})
 
     def _step(self, action: str, known: Mapping[str, Any]) -> None:
@@ -168,7 +168,7 @@ class Acting:
         result = self.environment.step(action)
         reward = float(result.reward)
         if not math.isfinite(reward):
-            raise EnvironmentFault(f"the reward {reward} is no number")
+            raise EnvironmentFault(f"the reward {reward} is not a number")
         self.observation = self._checked(result.observation)
         error = result.info.get("error")
         step = SolvedStep(
@@ -183,7 +183,7 @@ class Acting:
 
     def _checked(self, observation: str) -> str:
         if not is_storable(observation) or not all(is_storable(one) for one in self.environment.get_valid_actions()):
-            raise EnvironmentFault("it says what cannot be stored")
+            raise EnvironmentFault("its observation cannot be stored")
         return observation
 
     def measure(self) -> tuple[bool, float] | None:

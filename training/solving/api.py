@@ -35,7 +35,7 @@ from workspaces.rendering import FastJSONRenderer
 PROBLEMS = BodyDecoder(SolveIn)
 ONE, MANY = struct_schema(SolveIn, MOST_PROBLEMS)["oneOf"]
 ANEW = OpenApiParameter(
-    "Cache-Control", str, OpenApiParameter.HEADER, description="`no-cache`: no cached episode will do."
+    "Cache-Control", str, OpenApiParameter.HEADER, description="`no-cache`: do not answer with a cached episode."
 )
 
 
@@ -100,7 +100,7 @@ class SolveBatch(SolveView):
         if batch.single or count > MOST_PROBLEMS:
             reason = "is one object" if batch.single else f"has {count} problems"
             fault = FieldFault("", reason, f"a list of 1 to {MOST_PROBLEMS} problems")
-            raise InvalidInput("The body is no batch of problems.", faults=[fault])
+            raise InvalidInput("The body is not a batch of problems.", faults=[fault])
         found: dict[int, Solution | Failure] = {error.index: _unread(error) for error in batch.errors}
         found |= self.solve(request, slug, dict(batch.items))
         _refuse_what_failed_for_all(list(found.values()))

@@ -103,10 +103,10 @@ def read_problem(item: SolveIn) -> Problem:
 
 def _read_task(item: SolveIn, environment: type[BaseEnvironment]) -> tuple[Task | None, list[FieldFault]]:
     if (item.problem is None) == (item.task is None):
-        given = "neither is given" if item.task is None else "both are given"
-        return None, [FieldFault("problem", f"of problem and task {given}", "exactly one of problem and task")]
+        given = "missing" if item.task is None else "given"
+        return None, [FieldFault("problem", f"and task are both {given}", "exactly one of problem and task")]
     if item.text is not None and not isinstance(item.problem, dict):
-        return None, [FieldFault("text", "is for a problem that is given as facts", "none")]
+        return None, [FieldFault("text", "is only for a problem that is given as facts", "none")]
     if item.task is not None:
         task = Task(environment=item.environment, **msgspec.structs.asdict(item.task))
         found = [fault.partition(": ") for fault in task.faults()]

@@ -17,46 +17,52 @@ class SolvedStepSerializer(serializers.Serializer[Any]):
     observation = serializers.CharField(help_text="What the agent read before the action")
     action = serializers.CharField()
     probability = serializers.FloatField(
-        help_text="Of the action under the policy that acted; 1 of a greedy one, and of one that alone was valid"
+        help_text="Of the action under the policy that acted; 1 for a greedy action, or if only one was valid"
     )
     confidence = serializers.FloatField(allow_null=True, help_text="The model's own probability of the action")
     reward = serializers.FloatField(help_text="What the step earned, in the environment's unit")
-    next_observation = serializers.CharField(help_text="What the environment said after it")
-    model_version = serializers.CharField(allow_null=True, help_text="Who decided; null where one action was valid")
+    next_observation = serializers.CharField(help_text="What the environment said after the action")
+    model_version = serializers.CharField(allow_null=True, help_text="Who decided; null if only one action was valid")
     decision_id = serializers.UUIDField(allow_null=True)
-    error = serializers.CharField(allow_null=True, help_text="Why the environment did not take the action")
+    error = serializers.CharField(allow_null=True, help_text="Why the environment refused the action")
 
 
 class SolutionSerializer(serializers.Serializer[Any]):
     environment = serializers.CharField()
     problem = serializers.CharField(help_text="The problem as the agent read it")
     task = serializers.CharField(help_text="The task's id, which is the decisions' item_ref")
-    success = serializers.BooleanField(help_text="The task is solved")
+    success = serializers.BooleanField(help_text="Whether the task is solved")
     score = serializers.FloatField(help_text="The share of the task that is done, in [0, 1]")
-    total_reward = serializers.FloatField(help_text="What the steps earned together, in the environment's unit")
+    total_reward = serializers.FloatField(help_text="Sum of what the steps earned, in the environment's unit")
     steps = serializers.IntegerField()
     progress = serializers.FloatField(help_text="Share of the steps that earned something")
-    finished = serializers.BooleanField(help_text="The episode ended before its limit of steps")
+    finished = serializers.BooleanField(help_text="Whether the episode ended before its limit of steps")
     trajectory = SolvedStepSerializer(many=True)
     episode_id = serializers.UUIDField()
     greedy = serializers.BooleanField()
-    seed = serializers.IntegerField(help_text="Of the environment's own draws")
-    cached = serializers.BooleanField(help_text="Acted as in an earlier greedy episode; no model was asked")
-    latency_ms = serializers.FloatField(help_text="Until it ended, the wait for the other problems of a batch included")
+    seed = serializers.IntegerField(help_text="Seed of the environment's own random draws")
+    cached = serializers.BooleanField(
+        help_text="True if the actions of an earlier greedy episode were repeated, without asking a model"
+    )
+    latency_ms = serializers.FloatField(
+        help_text="Time until it ended, including the wait for other problems of a batch"
+    )
 
 
 class FailureSerializer(serializers.Serializer[Any]):
     code = serializers.CharField()
     message = serializers.CharField()
     fields = FaultSerializer(many=True)  # type: ignore[assignment]
-    episode_id = serializers.UUIDField(allow_null=True, help_text="Of what was decided before; null where nothing was")
-    decided = serializers.IntegerField(help_text="Decisions that are recorded in it")
+    episode_id = serializers.UUIDField(
+        allow_null=True, help_text="Episode of what was decided before the failure; null if nothing was"
+    )
+    decided = serializers.IntegerField(help_text="Decisions recorded in that episode")
 
 
 class BatchItemSerializer(serializers.Serializer[Any]):
     """Exactly one of `solution` and `error` is given."""
 
-    index = serializers.IntegerField(help_text="Of the problem in the request")
+    index = serializers.IntegerField(help_text="Position of the problem in the request")
     solution = SolutionSerializer(allow_null=True)
     error = FailureSerializer(allow_null=True)
 
@@ -107,26 +113,32 @@ class HumanFeedbackSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField()
     mean = serializers.FloatField(
         allow_null=True,
-        help_text="Of numbers; the share of yes, and of confirming verdicts. Null where all are texts",
+        help_text="Mean of numbers; share of yes, or of confirming verdicts. Null if all are texts",
     )
 
 
 class QualitySerializer(serializers.Serializer[Any]):
     """Of a `training.solving.quality.Quality`: means over the episodes with an outcome; null without any."""
 
-    start = serializers.DateTimeField(help_text="Begin of the hour, day or week, in UTC; episodes count by their start")
-    model_version = serializers.CharField(allow_null=True, help_text="Of the first decision; null: an outside model")
-    episodes = serializers.IntegerField(help_text="Those with an outcome: `solved` or `score` as feedback of code")
-    left_out = serializers.IntegerField(help_text="Those that were interrupted, whose environment failed, or under way")
+    start = serializers.DateTimeField(help_text="Start of the hour, day or week, in UTC; episodes count by their start")
+    model_version = serializers.CharField(
+        allow_null=True, help_text="Model version of the first decision; null: an outside model"
+    )
+    episodes = serializers.IntegerField(help_text="Episodes with an outcome: `solved` or `score` as feedback of code")
+    left_out = serializers.IntegerField(
+        help_text="Episodes that were interrupted, are under way, or whose environment failed"
+    )
     solved = serializers.FloatField(allow_null=True, help_text="Share of the episodes that are solved")
-    solved_low = serializers.FloatField(allow_null=True, help_text="95% interval, by task; null for fewer than 2 tasks")
+    solved_low = serializers.FloatField(
+        allow_null=True, help_text="Lower end of the 95% interval, by task; null for fewer than 2 tasks"
+    )
     solved_high = serializers.FloatField(allow_null=True)
     score = serializers.FloatField(allow_null=True, help_text="Share of the task that is done")
-    steps = serializers.FloatField(allow_null=True, help_text="Decisions an episode")
+    steps = serializers.FloatField(allow_null=True, help_text="Decisions per episode")
     progress = serializers.FloatField(allow_null=True, help_text="Share of the decisions that earned something")
     finished = serializers.FloatField(allow_null=True, help_text="Share that ended before the limit of steps")
     solved_by_domain = serializers.DictField(child=serializers.FloatField())
-    feedback = HumanFeedbackSerializer(many=True, help_text="Of people, on the episodes and their decisions")
+    feedback = HumanFeedbackSerializer(many=True, help_text="People's feedback on the episodes and their decisions")
 
 
 class ActionQualitySerializer(serializers.Serializer[Any]):
@@ -134,5 +146,5 @@ class ActionQualitySerializer(serializers.Serializer[Any]):
     since = serializers.CharField(source="time.key")
     by = serializers.CharField(source="time.by", help_text="What a row covers: hour, day or week")
     complete = serializers.BooleanField(help_text="False: only the newest 20,000 episodes were looked at")
-    total = QualitySerializer(help_text="Of all rows together; `start` is that of the range")
+    total = QualitySerializer(help_text="All rows together; `start` is the start of the range")
     rows = QualitySerializer(many=True, help_text="By time and model version, the oldest first; none without episodes")

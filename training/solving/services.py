@@ -66,7 +66,7 @@ def solve(
     current = get_current_agent(by, agent)
     refuse_over_limits(by=by, agent=agent, now=timezone.now())
     if not takes_options(current.version):
-        reason = f"{current.version} does not take options with each decision, and those of an environment change"
+        reason = f"{current.version} does not take options with each decision, but the options of an environment change"
         fault = FieldFault("agent", reason, "an agent that chooses, with options: null")
         raise InvalidInput("This agent cannot act in an environment.", faults=[fault])
     return _Request(by, current, claim, anew).solve(items)

@@ -28,7 +28,7 @@ from workspaces.serializers import StrictBody
 
 class SuiteSerializer(serializers.ModelSerializer[EvaluationSuite]):
     agent = serializers.CharField(source="agent.slug")
-    rows = serializers.IntegerField(help_text="That a version answers")
+    rows = serializers.IntegerField(help_text="Number of rows that a version answers")
     left_out = serializers.IntegerField(help_text="Texts of the dataset that are not known to be right")
 
     class Meta:
@@ -40,7 +40,7 @@ class SuiteCreateSerializer(StrictBody):
     agent = serializers.SlugField()
     name = serializers.CharField(max_length=200)
     dataset = serializers.UUIDField(
-        help_text="Labelled rows, or texts, of which those are asked that are right. No run should learn from them"
+        help_text="Labelled rows, or texts, of which only the right ones are used. No run should learn from them"
     )
     slice_by = serializers.CharField(
         max_length=63, required=False, default="", allow_blank=True, help_text="A field of the rows, such as group"
@@ -88,7 +88,7 @@ class ScoringStartSerializer(StrictBody):
 
 
 class ScoringSerializer(JobSerializer):
-    score = serializers.SerializerMethodField(help_text="The score's id, once it is there")
+    score = serializers.SerializerMethodField(help_text="The score's id, once it exists")
 
     class Meta(JobSerializer.Meta):
         fields = [*JobSerializer.Meta.fields, "score"]

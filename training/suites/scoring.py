@@ -96,7 +96,7 @@ def read_answers(
     found = []
     for told, row in zip(predictions, rows, strict=True):
         if str(told["id"]) != str(row["id"]):
-            raise ValueError(f"a prediction is of row {told['id']!r}, where the suite has {row['id']!r}")
+            raise ValueError(f"a prediction is for row {told['id']!r}, but the suite has {row['id']!r}")
         same = bool(told["correct"]) if "options" not in row else None
         found.append(
             Answer(

@@ -125,7 +125,7 @@ def _check(agent: Agent, plan: SuitePlan) -> tuple[dict[str, Any], int]:
                 faults.append(FieldFault("slice_by", reason, f"a field with 2 to {SLICES} values"))
         value, answer = make_value(scorer), next(_stream_rows(dataset))["answer"]
         if value(answer, answer, 1.0, True if is_text else None) is None:
-            faults.append(FieldFault("reward", "has no value for an action that was just chosen", "matches_answer"))
+            faults.append(FieldFault("reward", "has no value for a new action", "matches_answer"))
     if faults:
         raise InvalidInput("The suite cannot be made.", faults=faults)
     # Which texts are right, only the rows tell: they are read, one after another.
@@ -152,7 +152,7 @@ def _make_scorer(agent: Agent, plan: SuitePlan, faults: list[FieldFault]) -> dic
         is_text = plan.dataset.measured_as is RowKind.TEXT
         fit = ", ".join(sorted(OF_TEXTS if is_text else OF_ANSWERS))
         faults += [
-            FieldFault("reward", f"{name} reads more than a suite knows of an answer", f"{fit}, or a rule")
+            FieldFault("reward", f"{name} reads more than a suite knows about an answer", f"{fit}, or a rule")
             for name in find_unfit_components(scorer, of_texts=is_text)
         ]
     return scorer
@@ -175,7 +175,7 @@ def _stream_rows(dataset: DatasetSnapshot) -> Iterator[dict[str, Any]]:
     """Each with its `answer`; of texts, those that are right. Raises Conflict where the files are gone."""
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     if not path.is_file():
-        raise Conflict("The dataset's files are not in the store of artifacts.")
+        raise Conflict("The dataset's files are not in the artifact store.")
     if dataset.measured_as is RowKind.TEXT:
         yield from (as_suite_row(msgspec.to_builtins(text)) for text in read_right_texts(path))
         return
@@ -314,7 +314,7 @@ def load_answers(score: SuiteScore) -> list[Answer]:
     """In the order of the suite's rows. Raises Conflict where the files are gone."""
     path = artifact_path(score.answers.digest) / ANSWERS_FILE
     if not path.is_file():
-        raise Conflict("The answers are not in the store of artifacts.")
+        raise Conflict("The answers are not in the artifact store.")
     decode = msgspec.json.Decoder(Answer).decode
     with path.open("rb") as lines:
         return [decode(line) for line in lines]

@@ -35,12 +35,15 @@ class SuiteForm(forms.Form):
         DatasetSnapshot.objects.none(),
         label="Rows",
         empty_label="Choose a dataset",
-        help_text="Labelled rows, or texts, of which those that are right are used. No run should learn from them: a "
+        help_text="Labelled rows, or texts, of which only the right ones are used. No run should learn from them: a "
         "version that did is marked.",
     )
     name = forms.CharField(max_length=LONGEST_NAME, help_text="What the rows ask for, such as “Tickets of March”.")
     slice_by = forms.CharField(
-        max_length=63, required=False, label="Slices by", help_text="A field of the rows, such as group; or empty."
+        max_length=63,
+        required=False,
+        label="Slices by",
+        help_text="A field of the rows, such as group. Leave empty for none.",
     )
 
     def __init__(self, request: PageRequest, *given: Any, **more: Any) -> None:

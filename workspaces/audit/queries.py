@@ -46,7 +46,7 @@ def read_filter(given: Mapping[str, str]) -> AuditFilter:
         try:
             days[name] = dt.date.fromisoformat(text) if text else None
         except ValueError:
-            faults.append(FieldFault(name, f"{text[:40]!r} is no date", "a date such as 2026-11-22"))
+            faults.append(FieldFault(name, f"{text[:40]!r} is not a date", "a date such as 2026-11-22"))
         else:
             if (day := days[name]) is not None and day < FIRST_DAY:
                 faults.append(FieldFault(name, f"{text} is before 1970", "a date such as 2026-11-22"))

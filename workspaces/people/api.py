@@ -29,11 +29,11 @@ from workspaces.people.serializers import (
 from workspaces.permissions import acting
 
 FILTERS = {
-    "actor": "Only what this e-mail address, key or `system` did",
+    "actor": "Only actions of this e-mail address, key or `system`",
     "action": "Only this action, such as person.invited",
-    "target": "Only what was done to this target, such as user:ID",
+    "target": "Only actions on this target, such as user:ID",
     "since": "From this day on (UTC)",
-    "until": "Up to this day (UTC), which is included",
+    "until": "Up to and including this day (UTC)",
 }
 
 

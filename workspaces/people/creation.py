@@ -30,7 +30,7 @@ def create_workspace_by_api(*, by: Actor, name: str, slug: str = "", admin: str 
         found = admins.select_related("user").filter(user__email=admin.strip().lower()).first()
         user = found.user if found is not None else None
     if user is None:
-        reason = f"{admin} is not an admin of {by.workspace.slug}" if admin else "is needed with a key"
+        reason = f"{admin} is not an admin of {by.workspace.slug}" if admin else "is required with a key"
         fault = FieldFault("admin", reason, f"the e-mail address of an admin of {by.workspace.slug}")
         raise InvalidInput("The workspace was not made.", faults=[fault])
     with transaction.atomic():

@@ -47,7 +47,7 @@ def read_role(role: str) -> str:
     if role not in Role.values:
         raise InvalidInput(
             "The role is unknown.",
-            faults=[FieldFault("role", f"{role!r} is no role", f"one of {', '.join(Role.values)}")],
+            faults=[FieldFault("role", f"{role!r} is not a role", f"one of {', '.join(Role.values)}")],
         )
     return role
 

@@ -16,7 +16,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
 
     email = serializers.EmailField(source="user.email", read_only=True)
     name = serializers.CharField(source="user.name", read_only=True)
-    state = serializers.SerializerMethodField(help_text="active or deactivated, here or as a whole account")
+    state = serializers.SerializerMethodField(help_text="active or deactivated, in this workspace or the whole account")
     last_log_in = serializers.DateTimeField(source="user.last_login", read_only=True, allow_null=True)
 
     class Meta:
@@ -77,11 +77,11 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
 
 class WorkspaceCreateSerializer(StrictBody):
     name = serializers.CharField(max_length=200)
-    slug = serializers.SlugField(max_length=63, required=False, help_text="By default made from the name")
+    slug = serializers.SlugField(max_length=63, required=False, help_text="Default: made from the name")
     admin = serializers.EmailField(
         max_length=254,
         required=False,
-        help_text="An admin of this workspace who is to be the new one's. By default the person who asks; needed with"
+        help_text="An admin of this workspace who becomes the new one's. Default: the person who asks; required with"
         " a key",
     )
 

@@ -54,9 +54,10 @@ class AgentCreateSerializer(StrictBody):
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
     kind = serializers.ChoiceField(choices=AgentKind.choices, default="CUSTOM")
-    unit = serializers.CharField(max_length=32, required=False, help_text="By default the kind's: user or item")
+    unit = serializers.CharField(max_length=32, required=False, help_text="Default: the unit of the kind, user or item")
     prompt_template = serializers.CharField(
-        required=False, help_text="Names fields of the state: {{ title }}. Without it the agent takes its kind's set-up"
+        required=False,
+        help_text="May use fields of the state: {{ title }}. Without it, the agent gets the setup of its kind",
     )
     system_prompt = serializers.CharField(
         required=False,
@@ -70,7 +71,7 @@ class AgentCreateSerializer(StrictBody):
     action_schema = serializers.DictField(
         required=False,
         allow_null=True,
-        help_text="JSON Schema of a structured action; of tool calls its properties are the tools, each with the "
+        help_text="JSON Schema of a structured action. For tool calls, its properties are the tools, each with the "
         "schema of its arguments",
     )
     state_schema = serializers.DictField(required=False, allow_null=True)
@@ -84,15 +85,15 @@ class AgentCacheSerializer(StrictBody):
     seconds = serializers.IntegerField(
         min_value=0,
         max_value=LONGEST_SECONDS,
-        help_text="For how long a greedy answer of a chat or a problem is given again; 0 for never. An agent that "
-        "neither chats nor takes options with each decision takes 0",
+        help_text="How long a greedy answer to a chat or a problem is reused; 0 turns this off. An agent that "
+        "neither chats nor takes options with each decision accepts only 0",
     )
 
 
 class AgentDetailSerializer(AgentSerializer):
     """With the current version in full; the view gives it as `current`, and the `champion`, in the context."""
 
-    current = serializers.SerializerMethodField(help_text="The version that acts, to which new decisions belong")
+    current = serializers.SerializerMethodField(help_text="The version in use. New decisions belong to it")
     champion = serializers.SerializerMethodField(help_text="The model version that answers, such as filer:2")
 
     class Meta(AgentSerializer.Meta):
@@ -122,40 +123,41 @@ class AgentPatchSerializer(AgentCreateSerializer):
         help_text="Number of the version that the change is based on; or send it as If-Match",
     )
     acts = serializers.BooleanField(
-        default=True, help_text="False: the version is not used, and an experiment can try it"
+        default=True, help_text="False: the version is created but not used. An experiment can try it"
     )
     # As it is: what was read and is sent back is no change.
     prompt_template = serializers.CharField(
-        required=False, trim_whitespace=False, help_text="Names fields of the state: {{ title }}"
+        required=False, trim_whitespace=False, help_text="May use fields of the state: {{ title }}"
     )
 
 
 class AnswerSerializer(serializers.Serializer[Any]):
     decision_id = serializers.UUIDField()
     action = serializers.JSONField(
-        help_text="The option chosen; of other kinds the object, the text, or the list of options or tool calls"
+        help_text="The chosen option; for other kinds, the object, the text, or the list of options or tool calls"
     )
     probabilities = serializers.DictField(
         child=serializers.FloatField(),
         allow_null=True,
-        help_text="By option, of the policy that acted, after temperature and exploration, of a ranking of the first "
-        "place; the options of a structured action are canonical JSON. Null where the action was written",
+        help_text="Of each option under the acting policy, after temperature and exploration; for a ranking, of the "
+        "first place. Options of a structured action are canonical JSON. Null for a written action",
     )
     propensity = serializers.FloatField(
-        allow_null=True, help_text="Of the action, of a ranking of its order. Null where the action was written"
+        allow_null=True, help_text="Of the action; for a ranking, of its order. Null for a written action"
     )
     confidence = serializers.FloatField(
         allow_null=True,
-        help_text="The model's own probability of the action, of a ranking of its first item; of a written action what "
-        "it says itself. Null where its server gives none",
+        help_text="The model's own probability of the action; for a ranking, of its first item; for a written action, "
+        "the confidence that it states. Null if its server gives none",
     )
     logprob = serializers.FloatField(
-        allow_null=True, help_text="Of a written action: what its tokens add up to, where the server tells that"
+        allow_null=True,
+        help_text="Log-probability of a written action, summed over its tokens. Null if the server gives none",
     )
     model_version = serializers.CharField()
     variant = serializers.CharField(allow_null=True)
     assignment_probability = serializers.FloatField(allow_null=True)
-    fallback = serializers.BooleanField(help_text="True when the control answered for a treatment that could not")
+    fallback = serializers.BooleanField(help_text="True if the control answered because the treatment could not")
 
 
 class AnswersSerializer(serializers.Serializer[Any]):

@@ -19,9 +19,9 @@ class AskedSerializer(StrictBody):
         min_value=0, max_value=MOST_IN_BULK, help_text="How many of them have a person's label"
     )
     before = serializers.UUIDField(
-        required=False, allow_null=True, help_text="Only decisions with a smaller ID: those that were there"
+        required=False, allow_null=True, help_text="Only decisions with a smaller ID: those that existed at the dry run"
     )
-    digest = serializers.CharField(max_length=64, help_text="Of the filters or IDs")
+    digest = serializers.CharField(max_length=64, help_text="Digest of the filters or IDs")
 
 
 class BulkLabelCreateSerializer(StrictBody):
@@ -35,7 +35,7 @@ class BulkLabelCreateSerializer(StrictBody):
         min_length=1,
         max_length=MOST_CHOSEN,
         required=False,
-        help_text="Instead of filters: IDs",
+        help_text="IDs of decisions, instead of filters",
     )
     verdict = serializers.ChoiceField(choices=Verdict.choices)
     corrected_action = serializers.CharField(
@@ -45,13 +45,15 @@ class BulkLabelCreateSerializer(StrictBody):
         help_text="The right option. Decisions that chose it, or did not offer it, are left out",
     )
     replaces = serializers.BooleanField(
-        default=False, help_text="Label decisions that have a person's label, too; the new label counts"
+        default=False, help_text="Also label decisions that have a person's label already. The new label counts"
     )
-    dry_run = serializers.BooleanField(default=False, help_text="Count, and write nothing")
+    dry_run = serializers.BooleanField(default=False, help_text="Only count; write nothing")
     before = serializers.UUIDField(
-        required=False, allow_null=True, help_text="Of a dry run: only decisions with a smaller ID, such as older"
+        required=False,
+        allow_null=True,
+        help_text="For a dry run: only decisions with a smaller ID, such as `older` of the last one",
     )
-    asked = AskedSerializer(required=False, help_text="What a dry run answered; needed without dry_run")
+    asked = AskedSerializer(required=False, help_text="From the answer to a dry run; required without dry_run")
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         if ("filters" in given) == ("decisions" in given):
@@ -62,7 +64,7 @@ class BulkLabelCreateSerializer(StrictBody):
 
 
 class CountSerializer(serializers.Serializer[Any]):
-    asked = AskedSerializer(allow_null=True, help_text="Send this to label; null where too many match")
+    asked = AskedSerializer(allow_null=True, help_text="Send this back to label; null if too many match")
     to_label = serializers.IntegerField(help_text="Decisions that would get a label")
     unfit = serializers.IntegerField(help_text="Decisions that the corrected action does not fit")
     too_many = serializers.BooleanField(help_text=f"More than {MOST_IN_BULK:,} match")
@@ -79,7 +81,7 @@ class BulkLabelSerializer(serializers.ModelSerializer[BulkLabel]):
     replaces = serializers.BooleanField()
     matching = serializers.IntegerField(help_text="Decisions that matched")
     chosen = serializers.IntegerField(help_text="How many of them were to get a label")
-    done = serializers.IntegerField(help_text="How many of those it has gone through")
+    done = serializers.IntegerField(help_text="How many of those have been processed")
     labelled = serializers.IntegerField(help_text="Labels that were given")
     labelled_by = serializers.CharField(help_text="A person's name, or the key that labelled")
     error = serializers.SerializerMethodField(help_text="Why its job failed")

@@ -12,9 +12,9 @@ from workspaces.serializers import StrictBody
 
 
 class JudgeBody(StrictBody):
-    metric = serializers.CharField(max_length=LONGEST_METRIC, help_text="Of the judge's feedback")
+    metric = serializers.CharField(max_length=LONGEST_METRIC, help_text="Metric of the judge's feedback")
     source = serializers.ChoiceField(  # type: ignore[assignment]
-        choices=JudgeSource.choices, default=JudgeSource.LLM, help_text="Of the judge's feedback"
+        choices=JudgeSource.choices, default=JudgeSource.LLM, help_text="Source of the judge's feedback"
     )
 
 
@@ -25,10 +25,10 @@ class JudgeNameSerializer(serializers.Serializer[Any]):
 
 class EstimateSerializer(serializers.Serializer[Any]):
     mean = serializers.FloatField()
-    low = serializers.FloatField(help_text="Of the 95% interval")
+    low = serializers.FloatField(help_text="Lower end of the 95% interval")
     high = serializers.FloatField()
     n = serializers.IntegerField(help_text="Decisions")
-    clusters = serializers.IntegerField(help_text="Units that they are of")
+    clusters = serializers.IntegerField(help_text="Units of these decisions")
 
 
 class SliceBiasSerializer(serializers.Serializer[Any]):
@@ -36,8 +36,8 @@ class SliceBiasSerializer(serializers.Serializer[Any]):
     part = serializers.CharField()
     labels = serializers.IntegerField()
     error = EstimateSerializer(help_text="Score minus label; the interval holds for all slices together")
-    apart = EstimateSerializer(help_text="That minus the same of the other decisions")
-    p = serializers.FloatField(help_text="Of no difference to the others, by Holm")
+    apart = EstimateSerializer(help_text="`error` minus that of the other decisions")
+    p = serializers.FloatField(help_text="p-value of no difference from the others, adjusted by Holm")
 
 
 class AssessmentSerializer(serializers.Serializer[Any]):
@@ -45,17 +45,21 @@ class AssessmentSerializer(serializers.Serializer[Any]):
 
     scores = serializers.IntegerField()
     labels = serializers.IntegerField()
-    units = serializers.IntegerField(help_text="Among the labels")
-    corrected = EstimateSerializer(help_text="What people would say on average of all scored decisions")
-    labels_only = EstimateSerializer(help_text="The same, from the labels alone")
+    units = serializers.IntegerField(help_text="Units with labels")
+    corrected = EstimateSerializer(help_text="Estimated mean label of all scored decisions")
+    labels_only = EstimateSerializer(help_text="The same from the labels alone")
     judged = EstimateSerializer(help_text="Mean of the judge's scores")
-    tuning = serializers.FloatField(help_text="λ: how much of the judge the corrected mean uses; 0 is labels alone")
+    tuning = serializers.FloatField(
+        help_text="λ, the weight of the judge's scores in the corrected mean; 0: labels alone"
+    )
     alpha = EstimateSerializer(help_text="Krippendorff's α of scores and labels")
     bias = EstimateSerializer(help_text="Score minus label")
-    selected = EstimateSerializer(help_text="The judge's mean of labelled decisions minus that of the others")
-    by_length = EstimateSerializer(allow_null=True, help_text="Growth of score minus label when a text doubles")
+    selected = EstimateSerializer(help_text="The judge's mean score of labelled decisions minus that of the others")
+    by_length = EstimateSerializer(
+        allow_null=True, help_text="Change of score minus label when a text is twice as long"
+    )
     by_place = EstimateSerializer(
-        allow_null=True, help_text="Score minus label of what stood first, minus that of what stood later"
+        allow_null=True, help_text="Score minus label of options listed first, minus that of options listed later"
     )
     by_slice = SliceBiasSerializer(many=True)
 
@@ -63,22 +67,22 @@ class AssessmentSerializer(serializers.Serializer[Any]):
 class DriftSerializer(serializers.Serializer[Any]):
     """Recent labels against those before."""
 
-    old = serializers.IntegerField(help_text="Labels")
+    old = serializers.IntegerField(help_text="Number of earlier labels")
     new = serializers.IntegerField()
     error = EstimateSerializer(help_text="Change of score minus label")
-    size = EstimateSerializer(help_text="Change of its size")
-    p = serializers.FloatField(help_text="Of no change, by Holm; below 0.01 the judge has drifted")
+    size = EstimateSerializer(help_text="Change of its absolute value")
+    p = serializers.FloatField(help_text="p-value of no change, adjusted by Holm; below 0.01 the judge has drifted")
 
 
 class CalibrationSerializer(serializers.ModelSerializer[JudgeCalibration]):
-    people_metric = serializers.CharField(help_text="Of people's feedback that it is compared with")
-    since = serializers.DateTimeField(help_text="Scores that arrived later are measured")
+    people_metric = serializers.CharField(help_text="Metric of people's feedback that the judge is compared with")
+    since = serializers.DateTimeField(help_text="Only scores that arrived after this are measured")
     scores = serializers.IntegerField(help_text="Decisions with a score")
-    labels = serializers.IntegerField(help_text="Those of them that people judged, too")
+    labels = serializers.IntegerField(help_text="How many of them people labelled too")
     reasons = serializers.ListField(child=serializers.CharField(), help_text="Why it is not calibrated")
-    warnings = serializers.ListField(child=serializers.CharField(), help_text="Biases that are more than chance")
-    assessment = AssessmentSerializer(allow_null=True, help_text="Null with too few labels for a number")
-    drift = DriftSerializer(allow_null=True, help_text="Null with too few labels to compare")
+    warnings = serializers.ListField(child=serializers.CharField(), help_text="Biases that chance does not explain")
+    assessment = AssessmentSerializer(allow_null=True, help_text="Null if there are too few labels")
+    drift = DriftSerializer(allow_null=True, help_text="Null if there are too few labels to compare")
 
     class Meta:
         model = JudgeCalibration

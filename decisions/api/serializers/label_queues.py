@@ -17,8 +17,12 @@ PEOPLE = "E-mail addresses of members"
 
 
 class LabelQueueSerializer(serializers.ModelSerializer[LabelQueue]):
-    reviewers = serializers.SerializerMethodField(help_text="Names of who may label; empty for everybody who may")
-    adjudicators = serializers.SerializerMethodField(help_text="Names of who may resolve disputes, with admins")
+    reviewers = serializers.SerializerMethodField(
+        help_text="Names of people who may label; empty: all labellers and admins"
+    )
+    adjudicators = serializers.SerializerMethodField(
+        help_text="Names of people who may resolve disputes, besides admins"
+    )
 
     class Meta:
         model = LabelQueue
@@ -51,12 +55,12 @@ class LabelQueueSerializer(serializers.ModelSerializer[LabelQueue]):
 class ProgressSerializer(serializers.Serializer[Any]):
     """Counts of the queue's decisions or episodes."""
 
-    waiting = serializers.IntegerField(help_text="Those that the queue has found and that lack labels")
+    waiting = serializers.IntegerField(help_text="Found by the queue, but not fully labelled")
     disputed = serializers.IntegerField(help_text="Those that wait for an adjudicator")
     resolved = serializers.IntegerField(help_text="Those with a verdict from this queue")
     dropped = serializers.IntegerField(help_text="Those that were skipped or erased")
     gold = serializers.IntegerField(help_text="Gold items")
-    held = serializers.IntegerField(help_text="Places that reviewers hold now")
+    held = serializers.IntegerField(help_text="Reservations that reviewers hold now")
     labels = serializers.IntegerField(help_text="Labels that reviewers gave")
 
 
@@ -76,10 +80,12 @@ class QueueChangeSerializer(StrictBody):
         min_value=0, max_value=0.5, required=False, help_text="Share of a reviewer's turns that are gold items"
     )
     skip_policy = serializers.ChoiceField(
-        choices=SkipPolicy.choices, required=False, help_text="What becomes of what a reviewer skipped"
+        choices=SkipPolicy.choices,
+        required=False,
+        help_text="What happens to a decision or an episode that a reviewer skips",
     )
     hold_seconds = serializers.IntegerField(
-        min_value=1, max_value=86_400, required=False, help_text="How long a reviewer holds a place"
+        min_value=1, max_value=86_400, required=False, help_text="How long a reviewer's reservation lasts"
     )
     blind = serializers.BooleanField(required=False, help_text="Adjudicators do not see who gave which label")
     reviewers = serializers.ListField(child=serializers.EmailField(), max_length=100, required=False, help_text=PEOPLE)
@@ -96,7 +102,7 @@ class QueueCreateSerializer(QueueChangeSerializer):
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
     subject = serializers.ChoiceField(
-        choices=QueueSubject.choices, required=False, help_text="What reviewers label; decisions where it is left out"
+        choices=QueueSubject.choices, required=False, help_text="What reviewers label; default: decisions"
     )
     filters = serializers.DictField(
         child=serializers.CharField(max_length=200, allow_blank=True),
@@ -111,13 +117,13 @@ class QueueCreateSerializer(QueueChangeSerializer):
 
 
 class NextSerializer(serializers.Serializer[Any]):
-    decision = DecisionSerializer(allow_null=True, help_text="Null where none is left for the caller")
+    decision = DecisionSerializer(allow_null=True, help_text="Null if none is left for the caller")
     episode = EpisodeSerializer(
         allow_null=True, help_text="The same in a queue of episodes; its steps are at /episodes/{id}"
     )
-    expires_at = serializers.DateTimeField(allow_null=True, help_text="From then on others may get it")
+    expires_at = serializers.DateTimeField(allow_null=True, help_text="From this time on, others may get it")
     draft = serializers.JSONField(allow_null=True)
-    searching = serializers.BooleanField(help_text="None was found yet; ask again to look further")
+    searching = serializers.BooleanField(help_text="True if none was found yet. Ask again to continue the search")
 
 
 class DraftSerializer(StrictBody):
@@ -165,7 +171,7 @@ class DisputeSerializer(serializers.ModelSerializer[QueueItem]):
 class PairSerializer(serializers.Serializer[Any]):
     reviewers = serializers.ListField(child=serializers.CharField(), min_length=2, max_length=2)
     decisions = serializers.IntegerField(source="items", help_text="Decisions, or episodes, that both labelled")
-    agreed = serializers.FloatField(help_text="Share of them with one answer")
+    agreed = serializers.FloatField(help_text="Share of them that both labelled alike")
     alpha = serializers.FloatField(allow_null=True)
 
 
@@ -180,7 +186,7 @@ class ReviewedSerializer(serializers.Serializer[Any]):
 class AgreementSerializer(serializers.Serializer[Any]):
     decisions = serializers.IntegerField(source="items", help_text="Decisions, or episodes, with two or more labels")
     alpha = serializers.FloatField(allow_null=True, help_text="Krippendorff's α, nominal; null where it is not defined")
-    verdict_alpha = serializers.FloatField(allow_null=True, help_text="The same of verdicts without their corrections")
+    verdict_alpha = serializers.FloatField(allow_null=True, help_text="The same for verdicts, corrections ignored")
     pairs = PairSerializer(many=True)
     reviewers = ReviewedSerializer(many=True)
 
@@ -193,14 +199,14 @@ class GoldSerializer(StrictBody):
         min_length=1,
         max_length=500,
         required=False,
-        help_text="Decisions whose verdict a label gave",
+        help_text="Decisions whose verdict comes from a label",
     )
     episodes = serializers.ListField(
         child=serializers.UUIDField(),
         min_length=1,
         max_length=500,
         required=False,
-        help_text="Episodes whose verdict a label gave",
+        help_text="Episodes whose verdict comes from a label",
     )
 
 

@@ -19,7 +19,7 @@ PARAMETER = {"type": "object", "additionalProperties": {"type": ["number", "stri
 
 
 class CalculationSerializer(JobSerializer):
-    rewards = serializers.SerializerMethodField(help_text="How many rewards it has written, once it is over")
+    rewards = serializers.SerializerMethodField(help_text="Number of rewards written; null until it has ended")
     requested_by = serializers.CharField(source="payload.requested_by")
 
     class Meta(JobSerializer.Meta):
@@ -40,18 +40,18 @@ class ComponentSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     summary = serializers.CharField()
     horizon = serializers.CharField(help_text="immediate, delayed or strategic")
-    scope = serializers.CharField(help_text="decision, or episode where it is worth the same to all its decisions")
+    scope = serializers.CharField(help_text="decision, or episode if all decisions of an episode get the same value")
     low = serializers.FloatField(help_text="Smallest value, before weighting")
     high = serializers.FloatField()
     weight = serializers.FloatField(help_text="Default weight")
-    window_days = serializers.FloatField(allow_null=True, help_text="Default window; null never ends")
-    missing = serializers.FloatField(allow_null=True, help_text="Value after the window; null for none")
+    window_days = serializers.FloatField(allow_null=True, help_text="Default window; null: it never ends")
+    missing = serializers.FloatField(allow_null=True, help_text="Default value after the window; null: none counts")
     parameters = ParametersField(help_text="Parameters with their defaults")
     metrics = serializers.ListField(child=serializers.CharField(), help_text="Metrics of feedback that it reads")
-    reads = serializers.ListField(child=serializers.CharField(), help_text="What it reads of the decision besides")
+    reads = serializers.ListField(child=serializers.CharField(), help_text="What else it reads of the decision")
     says_right = serializers.BooleanField(help_text="Whether it can be the signal of a spec")
     measured = serializers.BooleanField(help_text="Whether a job of its own measures it")
-    proxy = serializers.CharField(help_text="What it is a proxy for; empty if it is none")
+    proxy = serializers.CharField(help_text="What it measures instead of what it stands for; empty if it is no proxy")
 
 
 class ComponentListSerializer(serializers.Serializer[Any]):
@@ -59,8 +59,8 @@ class ComponentListSerializer(serializers.Serializer[Any]):
 
 
 class RuleSerializer(serializers.Serializer[Any]):
-    text = serializers.CharField(help_text="One line over facts")
-    low = serializers.FloatField(help_text="Smallest value that it may give")
+    text = serializers.CharField(help_text="Expression over facts, on one line")
+    low = serializers.FloatField(help_text="Smallest value that it may return")
     high = serializers.FloatField()
 
 
@@ -70,8 +70,8 @@ class EntrySerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     weight = serializers.FloatField()
     parameters = ParametersField()
-    window_days = serializers.FloatField(allow_null=True, help_text="After so many days a missing value is final")
-    missing = serializers.FloatField(allow_null=True, help_text="The value that counts then; null for none")
+    window_days = serializers.FloatField(allow_null=True, help_text="After this many days, a missing value is final")
+    missing = serializers.FloatField(allow_null=True, help_text="The value that counts then; null: none counts")
     rule = RuleSerializer(required=False, help_text="Only where the component is the spec's own")
 
 
@@ -132,7 +132,9 @@ class RewardSpecDetailSerializer(RewardSpecSerializer):
 class RevisedSpecSerializer(RewardSpecSerializer):
     """The view gives the job as `calculation`, None where nothing changed."""
 
-    calculation = serializers.SerializerMethodField(help_text="Of the rewards by this version; null if none was made")
+    calculation = serializers.SerializerMethodField(
+        help_text="Job that calculates rewards by this version; null if nothing changed"
+    )
 
     class Meta(RewardSpecSerializer.Meta):
         fields = [*RewardSpecSerializer.Meta.fields, "calculation"]
@@ -144,12 +146,14 @@ class RevisedSpecSerializer(RewardSpecSerializer):
 
 
 class EntryBody(StrictBody):
-    name = serializers.CharField(help_text="One of GET /reward-components, or rule. and a name of the spec's own")
-    weight = serializers.FloatField(required=False, help_text="0, or 0.000001 to 1,000,000 up or down; default 1")
+    name = serializers.CharField(
+        help_text="A component of GET /reward-components, or `rule.` with a name for your own rule"
+    )
+    weight = serializers.FloatField(required=False, help_text="0, or from ±0.000001 to ±1,000,000; default 1")
     parameters = ParametersField(required=False, help_text="Those that differ from the defaults")
     window_days = serializers.FloatField(required=False, allow_null=True, help_text="Above 0, up to 3,650, or null")
     missing = serializers.FloatField(required=False, allow_null=True)
-    rule = RuleSerializer(required=False, help_text="Of a component of the spec's own, whose name begins with rule.")
+    rule = RuleSerializer(required=False, help_text="Only for a component whose name begins with `rule.`")
 
 
 class RewardSpecBody(StrictBody):
@@ -190,18 +194,20 @@ class ContentSerializer(serializers.ModelSerializer[RewardSpec]):
 
 class MeasuredSerializer(serializers.Serializer[Any]):
     mean = serializers.FloatField()
-    low = serializers.FloatField(allow_null=True, help_text="Of the 95 % interval; null with fewer than two units")
+    low = serializers.FloatField(
+        allow_null=True, help_text="Lower end of the 95% interval; null with fewer than two units"
+    )
     high = serializers.FloatField(allow_null=True)
     n = serializers.IntegerField()
 
 
 class SideSerializer(serializers.Serializer[Any]):
     valued = serializers.IntegerField(help_text="Decisions with a reward")
-    failed = serializers.IntegerField(help_text="Decisions of which a component failed")
+    failed = serializers.IntegerField(help_text="Decisions with a component that failed")
     reward = MeasuredSerializer(allow_null=True)
     histogram = serializers.ListField(child=serializers.IntegerField(), help_text="Rewards from 0 to 1 in equal bins")
     failures = serializers.ListField(
-        child=serializers.ListField(), help_text="Pairs of a component that fails and the number of its decisions"
+        child=serializers.ListField(), help_text="Pairs: a component that failed, and its number of decisions"
     )
 
 
@@ -209,7 +215,7 @@ class MoverSerializer(serializers.Serializer[Any]):
     decision = serializers.UUIDField()
     before = serializers.FloatField()
     after = serializers.FloatField()
-    rank_before = serializers.FloatField(help_text="Share of the decisions that are below")
+    rank_before = serializers.FloatField(help_text="Share of the decisions with a lower reward")
     rank_after = serializers.FloatField()
 
 
@@ -228,12 +234,12 @@ class ComparisonSerializer(serializers.Serializer[Any]):
     """By version it is exploratory: each version decided different decisions."""
 
     population = serializers.IntegerField(help_text="Decisions that can have a reward")
-    sampled = serializers.IntegerField(help_text="Those that were valued")
+    sampled = serializers.IntegerField(help_text="How many of them are in the sample")
     seed = serializers.IntegerField()
     before = SideSerializer()
     after = SideSerializer()
-    both = serializers.IntegerField(help_text="Decisions with a reward by both")
-    changed = serializers.IntegerField(help_text="Those whose raw reward differs")
+    both = serializers.IntegerField(help_text="Decisions with a reward before and after")
+    changed = serializers.IntegerField(help_text="How many of them have different raw rewards")
     rank_correlation = serializers.FloatField(allow_null=True, help_text="Spearman's; null where all are equal")
     movers = MoverSerializer(many=True)
     versions = VersionLineSerializer(many=True)
@@ -244,7 +250,9 @@ class ComparisonSerializer(serializers.Serializer[Any]):
 class RewardDraftSerializer(serializers.ModelSerializer[RewardDraft]):
     base = serializers.IntegerField(source="base.number", help_text="Version that it is based on")
     content = serializers.SerializerMethodField()
-    state = serializers.SerializerMethodField(help_text="Of the job that values history; null once that is removed")
+    state = serializers.SerializerMethodField(
+        help_text="State of the job that values past decisions; null once the job is removed"
+    )
     progress = serializers.FloatField(source="job.progress", default=None, allow_null=True)
     message = serializers.CharField(source="job.message", default="")
     error = serializers.CharField(source="job.error", default="")

@@ -20,10 +20,10 @@ class SuggestionSerializer(serializers.ModelSerializer[LabelSuggestion]):
 class AutoLabelerSerializer(serializers.ModelSerializer[AutoLabeler]):
     threshold = serializers.FloatField(allow_null=True, help_text="Confidence from which it suggests")
     precision = serializers.FloatField(
-        allow_null=True, help_text="Share of its answers that is right, of unseen labels"
+        allow_null=True, help_text="Share of its answers on unseen labels that are right"
     )
-    coverage = serializers.FloatField(help_text="Share of unseen labels for which it would suggest one")
-    reason = serializers.CharField(help_text="Why it suggests nothing; empty where it does")
+    coverage = serializers.FloatField(help_text="Share of unseen labels for which it would make a suggestion")
+    reason = serializers.CharField(help_text="Why it suggests nothing; empty if it does")
     trained_at = serializers.DateTimeField(allow_null=True)
 
     class Meta:

@@ -31,9 +31,11 @@ class Command(UncheckedCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("agent", help="slug")
         parser.add_argument("metric", nargs="?", help="the judge's metric; all judges by default")
-        parser.add_argument("--source", choices=JudgeSource.values, default="llm", help="of the judge's feedback")
+        parser.add_argument(
+            "--source", choices=JudgeSource.values, default="llm", help="source of the judge's feedback"
+        )
         parser.add_argument("--since", metavar="DATE", help="only scores of this day (UTC) and later")
-        parser.add_argument("--workspace", help="slug; needed where there are several")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

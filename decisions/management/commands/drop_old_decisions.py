@@ -21,7 +21,7 @@ EXIT_BUSY, EXIT_BAD_INPUT = 1, 2
 class Command(UncheckedCommand):
     help = (
         "Deletes old months of the ledger of all workspaces. "
-        "Exit codes: 0 done, 1 the tables are in use, try again, 2 no number of months."
+        "Exit codes: 0 done, 1 the tables are in use, try again, 2 the number of months is invalid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

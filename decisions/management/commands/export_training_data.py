@@ -27,13 +27,13 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--agent-type", required=True, help="a kind (FILER, LIBRARIAN, …) or the slug of one agent")
-        parser.add_argument("--output", required=True, type=Path, help="the file; - for standard output")
-        parser.add_argument("--limit", type=int, default=1000, help="rows at most; 0 for all (default 1000)")
+        parser.add_argument("--output", required=True, type=Path, help="file to write; - for standard output")
+        parser.add_argument("--limit", type=int, default=1000, help="maximum number of rows; 0 for all (default 1000)")
         parser.add_argument(
-            "--min-reward", type=float, default=-2.0, help="raw reward at least, from -5 to 5 (default -2.0)"
+            "--min-reward", type=float, default=-2.0, help="smallest raw reward, from -5 to 5 (default -2.0)"
         )
         parser.add_argument("--require-feedback", action="store_true", help="only decisions with a verdict")
-        parser.add_argument("--format", choices=list(FORMATS), default="chat", help="the rows' shape (default chat)")
+        parser.add_argument("--format", choices=list(FORMATS), default="chat", help="format of the rows (default chat)")
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 

@@ -45,14 +45,14 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("path", type=Path, help="a file, or a folder whose files are read in order of their names")
-        parser.add_argument("--format", required=True, choices=sorted(FORMATS), help="whose format it is")
+        parser.add_argument("--format", required=True, choices=sorted(FORMATS), help="format of the files")
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
-        parser.add_argument("--agent", help="slug of the agent that decided, whatever the file says")
+        parser.add_argument("--agent", help="slug of the agent that decided; overrides the file")
         parser.add_argument("--create-agents", action="store_true", help="create missing agents")
-        parser.add_argument("--observed-at", type=moment, help="when it was, for records that carry no time (ISO 8601)")
-        parser.add_argument("--policy", help="who acted, where records do not say; by default the format's name")
-        parser.add_argument("--refusals", type=Path, help="a file for all refusals; 20 are shown without it")
-        parser.add_argument("--dry-run", action="store_true", help="check everything, then roll it back")
+        parser.add_argument("--observed-at", type=moment, help="time of records without a time (ISO 8601)")
+        parser.add_argument("--policy", help="policy name of records without one; by default the format's name")
+        parser.add_argument("--refusals", type=Path, help="file for all refusals; without it, 20 are shown")
+        parser.add_argument("--dry-run", action="store_true", help="check everything, but import nothing")
         parser.add_argument("--json", action="store_true", help="report as one JSON line on standard output")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -38,8 +38,10 @@ class Command(UncheckedCommand):
             nargs="*",
             help="show: a number; diff: one or two numbers; set: a file in YAML, - for standard input",
         )
-        parser.add_argument("--workspace", help="slug; needed where there are several")
-        parser.add_argument("--expected", type=int, help="set: the newest version; refused when there is a newer one")
+        parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
+        parser.add_argument(
+            "--expected", type=int, help="set: number of the newest version; refused if there is a newer one"
+        )
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -31,7 +31,7 @@ def calibration(facts: Facts, parameters: Parameters) -> float | None:
     if verdict is None or verdict == "ignored":
         return None
     if facts.confidence is None:
-        raise ComponentError("the decision carries no confidence")
+        raise ComponentError("the decision has no confidence")
     if not 0.0 <= facts.confidence <= 1.0:
         raise ComponentError(f"confidence {facts.confidence} must be from 0 to 1")
     return -abs(facts.confidence - (1.0 if verdict == "confirmed" else 0.0))

@@ -110,6 +110,6 @@ COMPONENTS: tuple[Component, ...] = (
         metric="opportunity_cost",
         metrics=("completion", "time_ratio"),
         find=lost_time,
-        proxy="time over expectation for the worth of the work that it displaced",
+        proxy="time over expectation, not the worth of the work that it displaced",
     ),
 )

@@ -42,7 +42,7 @@ def prefix_of(package: str) -> str:
 def faults(component: Any, package: str) -> list[str]:
     """What is wrong with an object that a package offers as a component; empty where it may be used."""
     if not isinstance(component, Component):
-        return [f"{type(component).__name__} is no Component"]
+        return [f"{type(component).__name__} is not a Component"]
     name, prefix = component.name, prefix_of(package)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.startswith(prefix):
         return [f"the name {name!r} must be {prefix} and small letters, digits or _, such as {prefix}latency"]
@@ -90,7 +90,7 @@ def _load(entry_point: EntryPoint, package: str) -> tuple[list[Component], list[
         components = list(offered) if isinstance(offered, (list, tuple)) else [offered]
         found = [fault for one in components for fault in faults(one, package)]
     except Exception as error:  # noqa: BLE001 - as above: an import may raise anything
-        return [], [f"it does not load: {type(error).__name__}: {error}"]
+        return [], [f"it cannot be loaded: {type(error).__name__}: {error}"]
     return ([], found) if found else (components, [])
 
 
@@ -103,7 +103,7 @@ def load_installed() -> tuple[dict[str, Component], list[Refusal]]:
         components, reasons = _load(entry_point, package)
         names = [component.name for component in components]
         reasons += [
-            f"{name} is there twice" for name in sorted({n for n in names if n in loaded or names.count(n) > 1})
+            f"{name} is defined twice" for name in sorted({n for n in names if n in loaded or names.count(n) > 1})
         ]
         if reasons:
             refused += [Refusal(package, entry_point.name, reason) for reason in reasons]

@@ -18,7 +18,7 @@ from decisions.rewards.components.texts import field, items
 
 READS: frozenset[Group] = frozenset({"content", "correction"})
 Finding = tuple[str, frozenset[str]]
-JUDGED = "what a person said of the findings for "
+JUDGED = "what a person said of the findings, not "
 
 
 def findings(action: Any) -> list[Finding] | None:
@@ -84,7 +84,7 @@ COMPONENTS: tuple[Component, ...] = (
         find=confirmed("CONFLICT"),
         yes_or_no=True,
         reads=READS,
-        proxy=JUDGED + "harm that did not happen",
+        proxy=JUDGED + "the harm that was avoided",
     ),
     paid(
         "librarian.false_positive",

@@ -146,7 +146,7 @@ COMPONENTS: tuple[Component, ...] = (
         metric="citation_quality",
         find=citations,
         reads=frozenset({"content", "correction"}),
-        proxy="citations that exist for sources that bear the claim",
+        proxy="whether citations exist, not whether they support the claim",
     ),
     Component(
         "retriever.hallucination",
@@ -161,7 +161,7 @@ COMPONENTS: tuple[Component, ...] = (
         window_days=WINDOW_DAYS["delayed"],
         parameters={"per_claim": -1.0, "most_claims": 5.0},
         bounds=hallucination_bounds,
-        proxy="citations and quotes that can be checked for all claims of the text",
+        proxy="citations and quotes that can be checked, not all claims of the text",
     ),
     paid(
         "retriever.completeness",
@@ -172,7 +172,7 @@ COMPONENTS: tuple[Component, ...] = (
         metric="completeness",
         find=completeness,
         reads=CONTENT,
-        proxy="the query's words in the text for an answer to all its parts",
+        proxy="the query's words in the text, not an answer to all its parts",
     ),
     paid(
         "retriever.coherence",
@@ -183,7 +183,7 @@ COMPONENTS: tuple[Component, ...] = (
         metric="coherence",
         find=coherence,
         reads=CONTENT,
-        proxy="words shared by neighbouring sentences for a line of thought",
+        proxy="words shared by neighbouring sentences, not a line of thought",
     ),
     paid(
         "retriever.style",
@@ -195,6 +195,6 @@ COMPONENTS: tuple[Component, ...] = (
         find=style,
         reads=CONTENT,
         parameters={"easy_words": 20.0, "hard_words": 40.0},
-        proxy="the length of sentences for good style",
+        proxy="the length of sentences, not good style",
     ),
 )

@@ -72,7 +72,7 @@ COMPONENTS: tuple[Component, ...] = (
         metric="coherence",
         find=coherence,
         reads=CONTENT,
-        proxy="words shared with the section for a text that reads as one",
+        proxy="words shared with the section, not a text that reads as one",
     ),
     paid(
         "storer.findability",
@@ -83,12 +83,12 @@ COMPONENTS: tuple[Component, ...] = (
         metric="findability",
         find=findability,
         reads=CONTENT,
-        proxy="the title's words in what was stored for a search that succeeds",
+        proxy="the title's words in what was stored, not a search that succeeds",
     ),
     paid(
         "storer.duplication",
         "delayed",
-        "the document had it already",
+        "the document already contained it",
         -0.5,
         weight=0.4,
         metric="duplicate",
@@ -96,6 +96,6 @@ COMPONENTS: tuple[Component, ...] = (
         yes_or_no=True,
         reads=CONTENT,
         parameters={"duplicate_share": 0.5, "run_words": 3.0},
-        proxy="the same runs of words for the same content",
+        proxy="the same runs of words, not the same content",
     ),
 )

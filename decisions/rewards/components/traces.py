@@ -66,7 +66,7 @@ def efficiency(trace: Trace, parameters: Parameters) -> float | None:
         if amount is None:
             continue
         if amount < 0:
-            raise ComponentError(f"{amount} {name}, fewer than none")
+            raise ComponentError(f"{amount} {name}, less than 0")
         limit, weight = float(parameters[f"{name}_limit"]), float(parameters[f"{name}_weight"])
         if limit <= 0 or weight < 0:
             raise ComponentError(f"{name}_limit must be above 0, {name}_weight at least 0")
@@ -213,6 +213,6 @@ COMPONENTS: tuple[Component, ...] = (
         "a classifier trained on people's labels likes it",
         weight=1.0,
         threshold=0.5,
-        proxy="a model of people's labels for a person's own",
+        proxy="a model of people's labels, not a person's own label",
     ),
 )

@@ -24,7 +24,7 @@ class Command(UncheckedCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("jobs", nargs="*", type=uuid.UUID, metavar="ID", help="a job's id")
+        parser.add_argument("jobs", nargs="*", type=uuid.UUID, metavar="ID", help="ID of a job")
         parser.add_argument("--kind", help="every dead job of this kind, such as decisions.calculate_rewards")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 

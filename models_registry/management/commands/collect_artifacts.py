@@ -18,12 +18,12 @@ from workspaces.commands import UncheckedCommand
 
 class Command(UncheckedCommand):
     help = (
-        "Removes artifacts that nothing holds, and files without a row, of all workspaces. Exit codes: 0, 2 for days "
-        "that are no number above 0."
+        "Removes artifacts that nothing uses, and files without a row, in all workspaces. Exit codes: 0 done, 2 the "
+        "days are not a number above 0."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="shows what would be removed, and removes nothing")
+        parser.add_argument("--dry-run", action="store_true", help="only show what would be removed")
         parser.add_argument("--days", type=float, help="kept at least (default RECKONER_KEEP_ARTIFACT_DAYS)")
         parser.add_argument("--json", action="store_true", help="one JSON line")
 

@@ -30,7 +30,7 @@ class Command(UncheckedCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--migrate", action="store_true", help="bring the database up to date first")
+        parser.add_argument("--migrate", action="store_true", help="migrate the database first")
         parser.add_argument("--no-demo", action="store_true", help="do not start the demo")
         parser.add_argument(
             "--resume",

@@ -28,7 +28,7 @@ class Command(UncheckedCommand):
             return
         for use in usage.kinds:
             self.stdout.write(f"{_size(use.bytes):>10}  {use.what}; kept {use.kept}")
-        self.stdout.write(f"{_size(usage.used_bytes):>10}  together; {_size(usage.free_bytes)} are free")
+        self.stdout.write(f"{_size(usage.used_bytes):>10}  in total; {_size(usage.free_bytes)} are free")
         self.stdout.write("\nThe largest tables:")
         for table in usage.tables[:MOST_TABLES]:
             rows = f", about {table.rows:,} rows" if table.rows is not None else ""

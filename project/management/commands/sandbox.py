@@ -14,7 +14,7 @@ from workspaces.commands import UncheckedCommand
 
 
 class Command(UncheckedCommand):
-    help = "Tries the sandbox in which untrusted code is run. Exit codes: 0 it works, 1 it does not."
+    help = "Tests the sandbox that runs untrusted code. Exit codes: 0 it works, 1 it does not."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["check"])

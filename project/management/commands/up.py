@@ -28,7 +28,9 @@ class Command(UncheckedCommand):
         parser.add_argument("--once", action="store_true", help="run the demo to its end, print its result, and stop")
         parser.add_argument("--json", action="store_true", help="announce readiness as one JSON line on stdout")
         parser.add_argument("--host", default="127.0.0.1", help="address the web process listens on")
-        parser.add_argument("--port", type=int, help=f"its port; by default {DEFAULT_PORT} or the next free one")
+        parser.add_argument(
+            "--port", type=int, help=f"the web process's port; by default {DEFAULT_PORT} or the next free one"
+        )
         gateway = f"the gateway's port; by default {DEFAULT_GATEWAY_PORT} or the next free one"
         parser.add_argument("--gateway-port", type=int, help=gateway)
         parser.add_argument("--no-demo", action="store_true", help="do not start the demo in an empty ledger")
@@ -75,4 +77,6 @@ def choose_port(host: str, asked: int | None, first: int = DEFAULT_PORT) -> int:
             return port
     wanted = str(asked) if asked is not None else f"{first} to {first + PORTS_TO_TRY - 1}"
     flag = "--port" if first == DEFAULT_PORT else "--gateway-port"
-    raise PortTakenError(f"port {wanted} on {host} is in use; stop what listens there, or choose another with {flag}")
+    raise PortTakenError(
+        f"port {wanted} on {host} is in use; stop the program that uses it, or choose another with {flag}"
+    )

@@ -89,7 +89,7 @@ CORRECTED: list[tuple[str, dict[str, Any], Any, str]] = [
 ]  # fmt: skip
 # kind, what is entered in the form, what is said of it
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
-    ("ranking", {"/order": "1 2"}, "lacks &#x27;milk&#x27;; expected: an order of everything"),
+    ("ranking", {"/order": "1 2"}, "lacks &#x27;milk&#x27;; expected: an order of all"),
     ("ranking", {"/order": "0 1 2 9"}, "&#x27;9&#x27; was not shown"),
     ("ranking", {"/order": "2 1 0 2"}, "&#x27;2&#x27; was not shown, or is repeated"),
     ("ranking", {}, "is the chosen action; expected: another order, or confirm"),
@@ -116,7 +116,7 @@ REFUSED: list[tuple[str, Any, tuple[str, str, str]]] = [
     (
         "ranking",
         ["tea", "bread"],
-        ("corrected_action", "lacks 'milk'", "an order of everything that was offered"),
+        ("corrected_action", "lacks 'milk'", "an order of all options that were offered"),
     ),
     ("ranking", ["tea", "beer"],
      ("corrected_action[1]", "'beer' is not one of the options", "one of tea, milk, bread")),

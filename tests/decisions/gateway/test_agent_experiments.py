@@ -147,7 +147,7 @@ class TestDeciding:
         numbers = [keep(prompt_template="A topic for: {{ text }}", epsilon=0.3), keep(epsilon=0.4)]
         body = {"agent_versions": numbers, "reason": "two prompts"} | QUICK
         refused = client.post("agents/filer/experiment-groups", body | {"agent_versions": [numbers[0], numbers[0]]})
-        assert refused.json()["error"]["fields"][0]["reason"] == "is named twice"
+        assert refused.json()["error"]["fields"][0]["reason"] == "is given twice"
         assert not Experiment.objects.exists()
         started = client.post("agents/filer/experiment-groups", body)
         assert started.status_code == 201, started.content

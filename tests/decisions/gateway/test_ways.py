@@ -41,7 +41,7 @@ TOOLS = {
 UNFIT = [
     ('{"related": ["n3"]}', "action.related[0] 'n3' is not one of the options"),
     ('{"related": "n1"}', "action.related 'n1' is not of type 'array'"),
-    ("They are related.", "'They are related.' is no JSON"),
+    ("They are related.", "'They are related.' is not JSON"),
     ('{"related": [], "reasoning": "\\u0000"}', "cannot be stored"),
 ]
 
@@ -127,7 +127,7 @@ class TestRanking:
         _, server = remote("gpt")
         server.answers += [says("no"), says("perhaps"), says("yes")]
         assert ask(options=["rent", "ticket", "pills"]).status_code == 503
-        assert "'perhaps', which is none of the options" in Call.objects.get().error
+        assert "'perhaps', which is not one of the options" in Call.objects.get().error
         assert not Decision.objects.exists()
 
 

@@ -104,7 +104,7 @@ class TestRefusals:
             (row(surprise=1), "surprise: is not a known field"),
             (row(observed_at="yesterday"), "observed_at: 'yesterday' is not an ISO 8601 time"),
             (row(observed_at="2199-01-01T00:00:00Z"), "observed_at: 2199"),
-            (row(observed_at=None), "observed_at: the record carries no time"),
+            (row(observed_at=None), "observed_at: the record has no time"),
             (row(policy_name=None), "policy_name: give exactly one"),
             (row(id="3be670da-6f73-4e29-a4bd-f7bb5ffe2fd3"), "id: "),
             (row(steps=[{"kind": "dream"}]), "steps[0].kind: "),

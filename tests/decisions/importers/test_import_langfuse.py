@@ -143,11 +143,11 @@ def test_agent_may_be_said(importing, lines, agent):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (score(9, "x", 1, trace_id="gone"), "trace_id: no file here holds this trace"),
+        (score(9, "x", 1, trace_id="gone"), "trace_id: the trace is in none of these"),
         (score(9, "x", 1, trace_id=None), "trace_id: is missing"),
-        (score(9, "x", "much"), "value: holds no value of the type NUMERIC"),
+        (score(9, "x", "much"), "value: has no value of type NUMERIC"),
         (observation(9, "o1", trace_id="t9"), "parent_observation_id: the trace has no root observation"),
-        ({"a": 1}, "the row: is of none of the tables"),
+        ({"a": 1}, "the row: belongs to none of the"),
     ],
 )
 def test_what_is_not_usable_is_named(importing, lines, bad, reason):

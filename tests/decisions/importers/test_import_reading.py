@@ -99,7 +99,7 @@ def test_a_record_may_not_be_longer_than_the_limit(file, monkeypatch):
     assert [item.value["a"] if isinstance(item, Record) else item.place.line for item in found] == [1, 2, 3]
     found = read(file(f'[{{"a": 1}},\n{long}, {{"a": 3}}]'))
     assert [item.value["a"] if isinstance(item, Record) else item.place.line for item in found] == [1, 2]
-    assert "nothing from here on is read" in found[-1].reason
+    assert "the rest of the file is not read" in found[-1].reason
 
 
 def test_a_table_s_broken_rows_are_named(file):
@@ -108,7 +108,7 @@ def test_a_table_s_broken_rows_are_named(file):
     assert [item.value if isinstance(item, Record) else str(item)[len(str(path)) :] for item in found] == [
         {"a": "1", "b": "2"},
         {"a": "x\ny", "b": "3"},
-        ":5: has 1 cells where the first line names 2",
+        ":5: has 1 cells, but the first line names 2",
         ":6: contains a NUL character, which is not allowed",
         {"a": "7", "b": "8"},
     ]

@@ -139,8 +139,11 @@ def test_feedback_on_an_episode_of_one_agent_finds_it(importing, lines):
         (chat(id=str(uuid.UUID(int=5))), "id: is not a uuid7"),
         (chat(output="nothing"), "output: is neither content blocks nor an object"),
         (metric(CHAT, "score", None, 9), "value: is neither a number"),
-        ({"model_name": "x", "inference_id": at(30)}, "inference_id: names an inference that no file here holds"),
-        ({"dataset_name": "x"}, "the row: is of none of the tables"),
+        (
+            {"model_name": "x", "inference_id": at(30)},
+            "inference_id: names an inference that is in none of these files",
+        ),
+        ({"dataset_name": "x"}, "the row: belongs to none of the"),
     ],
 )
 def test_what_is_not_usable_is_named(importing, lines, bad, reason):

@@ -182,10 +182,10 @@ def test_a_pickle_is_refused_and_never_opened(importing, tmp_path):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (trace(final_response=None), "final_response: is missing or no text"),
+        (trace(final_response=None), "final_response: is missing or not text"),
         (trace(label="yes"), "label: is neither true, false nor null"),
         (trace(tool_calls={}), "tool_calls: is not a list"),
-        (trace(timestamp=""), "timestamp: the record carries no time"),
+        (trace(timestamp=""), "timestamp: the record has no time"),
         (trace(reasoning_steps=[{"confidence": 7}]), "confidence: "),
         (checkpoint({}, session_data=[1]), "session_data: is not an object"),
         (checkpoint({}, session_data={"s": {"history": "gone"}}), "session_data.s.history: is not a list"),

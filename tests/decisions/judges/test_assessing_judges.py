@@ -55,10 +55,10 @@ def test_a_good_judge_has_no_objections_and_no_warnings() -> None:
 @pytest.mark.parametrize(
     ("where", "warning"),
     [
-        ("long", "When the length doubles, it scores +"),
-        ("first", "What stands first gets +"),
-        ("ours", "In policy ours it scores +"),
-        ("all", "It scores +"),
+        ("long", "When the length doubles, its scores change by +"),
+        ("first", "The first option gets +"),
+        ("ours", "In policy ours its scores differ from people's by +"),
+        ("all", "Its scores differ from people's by +"),
     ],
 )
 def test_a_planted_bias_is_found(where: str, warning: str) -> None:
@@ -75,7 +75,7 @@ def test_a_planted_bias_is_found(where: str, warning: str) -> None:
 
 
 def test_labels_of_chosen_decisions_and_a_judge_that_guesses_are_objected_to() -> None:
-    assert "no random part" in " ".join(find_objections(assess_judge(made(4), alone(judge=1.0))))
+    assert "not a random sample" in " ".join(find_objections(assess_judge(made(4), alone(judge=1.0))))
     assert "agrees too little" in " ".join(find_objections(assess_judge(made(4, wrong=0.4), alone())))
 
 
@@ -83,8 +83,12 @@ def test_labels_of_chosen_decisions_and_a_judge_that_guesses_are_objected_to() -
     ("rows", "others", "reason"),
     [
         (made(5, labels=LEAST_LABELS - 1), alone(), "99 scored decisions have a label, 100 are needed."),
-        (replace(made(5), clusters=np.array(["a", "b"] * 200)), alone(), "The labels are of 2 units, 30 are needed."),
-        (replace(made(5), people=np.ones(400)), alone(), "400 of 400 labels are the same, at least 10 others"),
+        (
+            replace(made(5), clusters=np.array(["a", "b"] * 200)),
+            alone(),
+            "The labels belong to 2 units; 30 are needed.",
+        ),
+        (replace(made(5), people=np.ones(400)), alone(), "400 of 400 labels are the same; at least 10 others"),
         (made(5), Unlabelled(np.empty(0), np.empty(0, dtype=str)), "has scored no decision without a label."),
     ],
 )

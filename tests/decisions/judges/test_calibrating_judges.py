@@ -87,7 +87,7 @@ def test_scores_on_another_scale_than_verdicts_are_refused(agent: Any, by: Any, 
     score(300, labels=150, scale=5.0)
     made = calibrate_judge(by=by, agent=agent, judge=HELPFUL)
     assert (made.verdict, made.assessment) == ("refused", None)
-    assert made.reasons[0].startswith("Its scores go from 0 to 5, people's verdicts from 0 to 1.")
+    assert made.reasons[0].startswith("Its scores range from 0 to 5, people's verdicts from 0 to 1.")
 
 
 def test_a_drift_switches_off_until_there_are_labels_enough_to_calibrate_anew(
@@ -98,7 +98,7 @@ def test_a_drift_switches_off_until_there_are_labels_enough_to_calibrate_anew(
     score(150, labels=50, days=3, wrong=0.6, seed=2)
     drifted = calibrate_judge(by=by, agent=agent, judge=HELPFUL)
     assert (drifted.verdict, drifted.scores, drifted.labels) == ("drifted", 150, 50)
-    assert drifted.reasons[0].startswith("It errs otherwise since ")
+    assert drifted.reasons[0].startswith("Its errors have changed since ")
     assert drifted.reasons[1] == "50 scored decisions have a label, 100 are needed."
     assert drifted.drift is not None and drifted.drift["size"]["low"] > 0
     # What came before the drift never counts again, and the judge stays off until there are labels enough.

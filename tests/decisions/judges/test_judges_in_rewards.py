@@ -82,7 +82,7 @@ def test_a_spec_names_calibrated_judges_alone_and_leaves_out_those_that_drift(
     back = timezone.now() - dt.timedelta(hours=1)
     JudgeCalibration.objects.update(made_at=back - dt.timedelta(hours=1))
     RewardProgress.objects.filter(spec=spec).update(searched_until=back)
-    judge(agent, "drifted", "It errs otherwise since 2026-11-20.")
+    judge(agent, "drifted", "Its errors have changed since 2026-11-20.")
     out = io.StringIO()
     call_command("calculate_rewards", "--json", stdout=out)
     done = json.loads(out.getvalue())
@@ -90,7 +90,7 @@ def test_a_spec_names_calibrated_judges_alone_and_leaves_out_those_that_drift(
     assert Reward.objects.filter(spec=spec, version=2, value__isnull=True).count() == 399  # unknown, not 0
     (left,) = done["judges_left_out"]
     assert (left["agent"], left["judge"]) == ("filer", "helpful")
-    assert left["reason"] == "helpful is drifted: It errs otherwise since 2026-11-20."
+    assert left["reason"] == "helpful is drifted: Its errors have changed since 2026-11-20."
     assert calculate_rewards(spec).processed == 0
     with pytest.raises(InvalidRewardSpec):
         revise(by, agent, content("helpful", "helpful"))

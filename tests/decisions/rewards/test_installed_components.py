@@ -70,10 +70,10 @@ def row(
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("import nothing_of_this_name", "it does not load: ModuleNotFoundError"),
-        ("raise SystemError('no')", "it does not load: SystemError: no"),
-        ("OTHER = 1", "it does not load: AttributeError"),
-        ("COMPONENTS = [3]", "int is no Component"),
+        ("import nothing_of_this_name", "it cannot be loaded: ModuleNotFoundError"),
+        ("raise SystemError('no')", "it cannot be loaded: SystemError: no"),
+        ("OTHER = 1", "it cannot be loaded: AttributeError"),
+        ("COMPONENTS = [3]", "int is not a Component"),
         (row(name="verdict"), "the name 'verdict' must be bad."),
         (row(name="acme_rewards.latency"), "must be bad."),
         (row(name="bad.One"), "must be bad."),
@@ -103,5 +103,5 @@ def test_a_broken_package_is_refused_by_name_and_harms_no_other(
 
 def test_a_name_given_twice_is_refused(install) -> None:
     table = install("bad", "bad_one", row().replace("COMPONENTS = ", "ONE = ") + "    COMPONENTS = [ONE, ONE]\n")
-    assert [refusal.reason for refusal in table.refusals] == ["bad.one is there twice"]
+    assert [refusal.reason for refusal in table.refusals] == ["bad.one is defined twice"]
     assert set(table) == set(COMPONENTS.own)

@@ -109,7 +109,7 @@ def test_without_traffic_nothing_is_estimated(versions, agent, api):
         DecisionFactory(agent=agent)
     found = api("export:read").post("experiments/estimate", {"treatment": str(versions[1].id)}).json()
     assert (found["seconds"], found["units"], found["phases"]) == (None, None, [])
-    assert "decided too little lately" in found["says"]
+    assert "made too few decisions lately" in found["says"]
 
 
 def test_the_form_estimates_without_starting_and_a_start_keeps_the_estimate(lived, versions, by, admin, page_client):

@@ -104,7 +104,7 @@ def test_a_component_that_fails_stores_its_error_and_no_value(agent, by):
     assert (reward.value, reward.raw) == (None, None)
     assert reward.components == {
         "verdict": {"value": 1.0},
-        "calibration": {"error": "the decision carries no confidence"},
+        "calibration": {"error": "the decision has no confidence"},
     }
 
 

@@ -78,7 +78,7 @@ def test_what_is_none_of_the_options_is_an_error_and_no_guess(version, deploy, s
     server.pick = answer
     deploy(server)
     told = ask(version)
-    assert told.score.probabilities is None and "none of the options" in told.score.error
+    assert told.score.probabilities is None and "not one of the options" in told.score.error
 
 
 class TestTheNextServerAnswers:

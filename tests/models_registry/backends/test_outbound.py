@@ -42,9 +42,9 @@ def test_allowed_origins_may_be_used(url):
         ("http://169.254.169.254/latest", "not allowed"),
         ("https://me:secret@api.openai.com/v1", "more than host and path"),
         ("https://api.openai.com/v1?key=secret", "more than host and path"),
-        ("file:///etc/passwd", "no URL"),
-        ("api.openai.com/v1", "no URL"),
-        ("http://vllm:99999/v1", "no URL"),
+        ("file:///etc/passwd", "not a URL"),
+        ("api.openai.com/v1", "not a URL"),
+        ("http://vllm:99999/v1", "not a URL"),
     ],
 )
 def test_others_are_refused(url, reason):

@@ -196,7 +196,7 @@ def test_whatever_is_killed_nothing_is_left_and_the_next_start_goes_on(layout, c
     up.find("project.embedded.overseer")[0].kill()
     code, _, said = up.end()
     assert code == 1
-    assert "stopped what an earlier instance left: " in said
+    assert "stopped processes that an earlier instance left: " in said
     assert "the supervisor has ended" in said
     assert find_processes(layout) == []
     # `up` alone: its supervisor stops everything.

@@ -77,7 +77,7 @@ def test_what_is_missing_is_said_with_what_brings_it(
     assert told.startswith(f"{VARIABLE} is not set: give the path of a Python 3.12 or newer that has openhands-sdk")
     assert "pip install openhands-sdk==1.58.2 openhands-tools==1.58.2" in told
     monkeypatch.setenv(VARIABLE, "/no/such/python")
-    assert agent.find_missing() == [f"{VARIABLE}: /no/such/python is no program"]
+    assert agent.find_missing() == [f"{VARIABLE}: /no/such/python is not a program"]
     monkeypatch.setenv(VARIABLE, str(interpreter))
     if sys.version_info < (3, 12):
         assert agent.find_missing() == [f"{VARIABLE}: {interpreter} is Python 3.11; 3.12 or newer is needed"]
@@ -126,7 +126,7 @@ def test_a_program_or_grader_that_fails_is_a_fault_and_one_that_takes_too_long_i
     ("facts", "says"),
     [
         ({}, "facts.folder: must be the absolute path of a task folder"),
-        ({"folder": "/no/such"}, "facts.folder: /no/such is no folder"),
+        ({"folder": "/no/such"}, "facts.folder: /no/such is not a folder"),
         ({"folder": "/", "seconds": 0}, "facts.seconds: 0 must be a number above 0"),
     ],
 )
@@ -141,4 +141,4 @@ def test_folders_are_printed_as_tasks_or_their_faults_are(tmp_path: Path, capsys
     (tmp_path / "trip/grader.py").unlink()
     assert print_tasks([str(tmp_path / "trip"), str(tmp_path / "none")]) == 2
     told = capsys.readouterr()
-    assert told.out == "" and "trip: has no grader.py\n" in told.err and "none: is no folder" in told.err
+    assert told.out == "" and "trip: has no grader.py\n" in told.err and "none: is not a folder" in told.err

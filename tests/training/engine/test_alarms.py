@@ -19,7 +19,7 @@ def rising(by: float, updates: int = 8) -> list[torch.Tensor]:
 
 def test_hacking_needs_a_reward_that_rises_and_tasks_that_are_lost() -> None:
     history = History(rising(0.05), shares(30))
-    assert "what is paid is not what is wanted" in (history.find_hacking(shares(5)) or "")
+    assert "the reward does not measure what is wanted" in (history.find_hacking(shares(5)) or "")
     assert history.find_hacking(shares(28)) is None  # within chance
     assert history.find_hacking(shares(60)) is None
     assert History(rising(0.0), shares(30)).find_hacking(shares(5)) is None
@@ -34,7 +34,7 @@ def test_episodes_that_failed_are_not_taken_for_lost_tasks() -> None:
 
 def test_a_suite_is_forgotten_where_more_than_the_margin_is_lost() -> None:
     history = History(suites={"greetings": shares(90)})
-    assert "of the suite greetings 0.600 are right, and 0.900 were" in (
+    assert "0.600 of the suite greetings are right, and 0.900 were" in (
         history.find_forgetting("greetings", shares(60), 0.05) or ""
     )
     assert history.find_forgetting("greetings", shares(60), 0.3) is None

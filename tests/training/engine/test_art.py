@@ -91,7 +91,7 @@ def test_episodes_of_one_update_reach_it_token_by_token(
         ({}, ("--step", "1"), "no task has two episodes without a fault"),
         ({}, ("--step", "3"), "training_episodes.jsonl has no update 3; it has 1 to 2"),
         ({"lora": {}}, (), "an adapter acted in update 2, and ART begins with the base"),
-        ({"sampling": {"temperature": 0.7}}, (), "sampling.temperature: ART takes log-probabilities at temperature 1"),
+        ({"sampling": {"temperature": 0.7}}, (), "sampling.temperature: ART only takes log-probabilities"),
     ],
 )
 def test_what_does_not_fit_or_is_missing_is_refused_and_nothing_is_written(

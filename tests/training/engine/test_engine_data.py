@@ -40,7 +40,7 @@ def test_rows_are_read(tmp_path: Path) -> None:
         ({"options": ["a", "a"]}, "options"),
         ({"options": ["a", ""]}, "options"),
         ({"rewrad": 1}, "rewrad"),
-        ({"probabilities": [1.0]}, "probabilities: 1 of them for 2 options"),
+        ({"probabilities": [1.0]}, "probabilities: 1 are given for 2 options"),
         ({"probabilities": [0.5, 0.6]}, "probabilities"),
         ({"probabilities": [1.5, -0.5]}, "probabilities"),
     ],

@@ -228,7 +228,7 @@ def test_trajectories_of_other_weights_are_refused(world: World, tmp_path: Path)
 @pytest.mark.parametrize(
     ("changes", "task", "says"),
     [
-        ({"reward": [{"name": "matches_answer"}]}, {}, "reward: of tasks the environment gives the reward"),
+        ({"reward": [{"name": "matches_answer"}]}, {}, "reward: for tasks the environment gives the reward"),
         ({"method": "ppo"}, {}, "data.rows: method ppo cannot learn from tasks rows"),
         ({}, {"environment": "lampz"}, "environment: unknown environment 'lampz'; known: "),
         ({}, {"facts": {"wanted": "red"}}, "facts.wanted: must be a list of red, green, blue"),

@@ -128,7 +128,7 @@ class Changed:
     [
         ({"noise": 3.0}, None, ["decisions are the version's"]),
         ({"noise": 3.0}, "Q2_K", []),  # has no bound: reported
-        ({"odd": "a"}, "Q2_K", ["1 of 2 hard texts become other tokens, such as 'a'"]),
+        ({"odd": "a"}, "Q2_K", ["1 of 2 hard texts have other tokens, such as 'a'"]),
         ({"odd": "b c"}, "Q2_K", []),  # the format cannot do otherwise: reported
         ({"noise": math.nan}, "Q2_K", ["not numbers"]),
         ({}, None, []),

@@ -155,7 +155,7 @@ def test_what_is_missing_is_said_before_any_work(shapes, tmp_path, monkeypatch):
     folder, target = tmp_path / "model", tmp_path / "out" / "model.gguf"
     shutil.copytree(shapes("qwen2"), folder)
     assert missing_parts(folder, target, "Q4_K_M") == []
-    assert "Q9 is no quantisation" in missing_parts(folder, target, "Q9")[0]
+    assert "Q9 is not a quantisation" in missing_parts(folder, target, "Q9")[0]
     config = json.loads((folder / "config.json").read_text())
 
     def faults(**changes: object) -> list[str]:

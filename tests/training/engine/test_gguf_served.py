@@ -76,5 +76,5 @@ def test_it_reads_a_long_prompt_as_the_model_server_does(
 
 
 def test_a_system_prompt_that_leaves_no_room_is_refused(endpoint: Endpoint) -> None:
-    with pytest.raises(BackendRefused, match="leaves fewer than 4 of max_prompt_tokens 24 for what is asked"):
+    with pytest.raises(BackendRefused, match="leaves fewer than 4 of max_prompt_tokens 24 for the prompt"):
         cut_prompt(call, endpoint, ScoreItem("filer", Prompt("a note", "you file the notes " * 20), (), 24), 60)

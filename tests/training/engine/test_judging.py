@@ -48,7 +48,7 @@ def test_scores_are_criteria_and_their_share_of_the_reward_and_failures_leave_ep
     }
     failed = [one for one in judged if one.fault is not None]
     assert 0 < len(failed) < len(judged) and 0 < len(heard) - times <= len(failed)  # scores are remembered
-    assert all("the judge failed: it answered 'A fine text!'; wanted: a number" in str(one.fault) for one in failed)
+    assert all("the judge failed: it answered 'A fine text!'; expected: a number" in str(one.fault) for one in failed)
     assert all((one.components, one.success) == ({}, False) for one in failed)
     most = find_environment("writing").most_reward
     for before, after in zip(plain, judged, strict=True):
@@ -107,7 +107,7 @@ def test_business_shows_its_decision_and_others_have_nothing_to_judge() -> None:
     assert [fault.partition(":")[0] for fault in find_judging_faults(spec, tasks, None)] == ["judge.url", "judge"]
     with pytest.raises(ValueError, match="only episodes on tasks are judged"):
         RunSpec.model_validate(spec.model_dump() | {"data": {"train": "t", "rows": "text"}})
-    with pytest.raises(ValueError, match="where the work is to stand"):
+    with pytest.raises(ValueError, match="which stands for the work"):
         Judge(**JUDGE | {"prompt": "Any good?"})
 
 

@@ -199,7 +199,7 @@ def test_four_bits_are_refused_without_cuda_before_anything_is_written(world: Wo
     ("changes", "says"),
     [
         ({"quantisation": "4bit"}, "only weights under an adapter"),
-        ({"method": "grpo", "epoch_checkpoints": True, "reward": REWARD}, "has steps and no epochs"),
+        ({"method": "grpo", "epoch_checkpoints": True, "reward": REWARD}, "has steps instead of epochs"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes: dict[str, Any], says: str, world: World, tmp_path: Path) -> None:

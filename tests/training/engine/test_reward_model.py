@@ -153,12 +153,12 @@ def test_no_run_takes_one_for_a_policy(tmp_path: Path, capsys: pytest.CaptureFix
     ]
     for run in runs:
         assert engine(run) == 2
-        assert f"{judge} is a reward model, which scores texts and is no policy" in capsys.readouterr().err
+        assert f"{judge} is a reward model, which scores texts and is not a policy" in capsys.readouterr().err
         assert not (run / "attempts").exists()
     source = {name: str(plain) for name in base}
     reward = [{"name": "model", "source": source}]
     grpo = write_run(tmp_path / "grpo", {"method": "grpo", "base": {"path": str(plain)}, "reward": reward}, train=rows)
-    assert engine(grpo) == 2 and f"{plain} is no reward model" in capsys.readouterr().err
+    assert engine(grpo) == 2 and f"{plain} is not a reward model" in capsys.readouterr().err
     assert not (grpo / "attempts").exists()
 
 

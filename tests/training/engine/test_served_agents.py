@@ -206,14 +206,14 @@ def test_what_failed_is_left_out_and_a_break_in_a_conversation_is_said(
     ("agent", "changes", "facts", "says"),
     [
         ("clark", {}, {}, "--agent: unknown agent 'clark'; known: clerk"),
-        ("clerk", {"method": "sft", "data": {"rows": "labelled"}}, {}, "method: an agent acts on the tasks of grpo"),
+        ("clerk", {"method": "sft", "data": {"rows": "labelled"}}, {}, "method: an agent only acts on the tasks"),
         (
             "clerk",
             {"judge": {"metric": "m", "model": "m", "prompt": "{work}", "url": "http://j"}},
             {},
             "judge: episodes",
         ),
-        ("clerk", {"sampling": {"top_p": 0.9}}, {}, "sampling: what top_k and top_p leave out"),
+        ("clerk", {"sampling": {"top_p": 0.9}}, {}, "sampling: tokens that top_k and top_p leave out"),
         ("clerk", {}, {"note": None}, "data/train.jsonl:1: facts.note: is missing"),
         ("clerk", {}, {"note": None}, "data/heldout.jsonl:1: facts.note: is missing"),
         (None, {}, {}, "environment: unknown environment 'cabinet'"),

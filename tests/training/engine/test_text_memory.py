@@ -196,5 +196,5 @@ def test_fresh_texts_have_no_epochs_to_keep(world: World, tmp_path: Path) -> Non
     told = io.StringIO()
     with redirect_stderr(told):
         assert engine(run) == 2
-    assert "epoch_checkpoints: method grpo on fresh texts has steps and no epochs" in told.getvalue()
+    assert "epoch_checkpoints: method grpo on fresh texts has steps instead of epochs" in told.getvalue()
     assert not (run / "attempts").exists()

@@ -133,9 +133,9 @@ def test_with_its_evaluator_and_all_that_it_needs_a_task_is_gradable(tmp_path: P
         ({"dependencies_yml": "- jira\n"}, "bad/dependencies.yml: unknown service 'jira'; known: gitlab, owncloud"),
         ({"dependencies_yml": "- {a: 1}\n"}, "bad/dependencies.yml: unknown service that is no text"),
         ({"scenarios_json": "{"}, "bad/scenarios.json: is not valid JSON"),
-        ({"scenarios_json": "[]"}, "bad/scenarios.json: must be an object with a colleague's name"),
-        ({"scenarios_json": '{"Mia": {"mood": "good"}}'}, "bad/scenarios.json: Mia: must be an object with the texts"),
-        ({"scenarios_json": '{"Mia": "good"}'}, "bad/scenarios.json: Mia: must be an object with the texts"),
+        ({"scenarios_json": "[]"}, "bad/scenarios.json: must be an object with a scenario"),
+        ({"scenarios_json": '{"Mia": {"mood": "good"}}'}, "bad/scenarios.json: Mia: must be an object with only"),
+        ({"scenarios_json": '{"Mia": "good"}'}, "bad/scenarios.json: Mia: must be an object with only"),
     ],
 )
 def test_a_fault_names_folder_file_and_reason_and_the_others_are_read(
@@ -219,7 +219,7 @@ def test_the_command_shows_filters_and_says_what_is_gradable(tmp_path: Path) -> 
     assert shown("--llm-grader", "yes") == ["sde-judge"]
     assert shown("--gradable") == []
     task = json.loads(run(str(tmp_path), "--json", "--npc", "yes")[1])["tasks"][0]
-    assert (task["points"], task["gradable"], task["why_not"][0]) == (3, False, "the folder brings no evaluator")
+    assert (task["points"], task["gradable"], task["why_not"][0]) == (3, False, "the folder has no evaluator")
 
     code, out, _ = run(str(tmp_path), "--gradable")
     assert (code, out.splitlines()[:3]) == (
@@ -241,4 +241,4 @@ def test_the_command_s_exit_codes(tmp_path: Path) -> None:
     assert out.startswith("hr-ask-mia")
     code, out, err = run(str(tmp_path / "bad"))
     assert (code, out) == (2, "")
-    assert "is no folder" in run(str(tmp_path / "none"))[2]
+    assert "is not a folder" in run(str(tmp_path / "none"))[2]

@@ -170,7 +170,7 @@ def test_everything_that_is_missing_is_named(task: CompanyTask, tmp_path: Path, 
         "llm": "set LITELLM_API_KEY, LITELLM_BASE_URL, LITELLM_MODEL: a model plays its colleagues or judges it",
         "evaluator": "set DECRYPTION_KEY, which the benchmark's docs/EVALUATION.md names",
         "agent": "set WORKER_KEY: the key for http://127.0.0.1:8000/v1",
-        "outputs": f"{tmp_path / 'outputs' / 'hr-ask-mia'} is there already: name another folder, or remove it",
+        "outputs": f"{tmp_path / 'outputs' / 'hr-ask-mia'} exists already: name another folder, or remove it",
     }
     (place / "state" / "no-daemon").touch()
     assert find_missing(task, chosen, bare)[0].reason.endswith("does not answer: Cannot connect to the Docker daemon")

@@ -129,7 +129,7 @@ def test_a_file_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) -> None
     (tmp_path / "secret").write_text("not for agents")
     (place / "instruction.md").symlink_to("../secret")
     assert [str(one) for one in read_harbor(place)[1]] == [
-        "count-words/instruction.md: leads out of the task's folder; it must be a file within"
+        "count-words/instruction.md: leads out of the task's folder; it must be a file in it"
     ]
 
 

@@ -124,7 +124,7 @@ def test_an_agent_that_waits_is_awaited() -> None:
             return await super().select_action(*given)
 
     world, task = find_environment("lamps"), find_environment("lamps").draw_task(0, "train")
-    with pytest.raises(RuntimeError, match="Slow waits for something"):
+    with pytest.raises(RuntimeError, match="Slow is asynchronous"):
         act_now(Slow(), world(), task)
     with ThreadPoolExecutor(1) as apart:  # this thread may have a loop already, of a browser
         awaited = apart.submit(lambda: asyncio.run(Slow(1).run_episode(world(), task))).result()

@@ -71,9 +71,9 @@ def test_everything_that_is_missing_is_named(stub: Path, tmp_path: Path, monkeyp
     with pytest.raises(Missing) as missing:
         Taskset("reverse_words", Path(sys.executable), folder=tmp_path / "none", variables=["JUDGE_KEY"])
     assert [reason.partition(": ")[2] for reason in missing.value.reasons] == [
-        *("is not set", "is no folder", "verifiers is not installed there; pip install verifiers"),
+        *("is not set", "is not a folder", "verifiers is not installed there; pip install verifiers"),
     ]
-    with pytest.raises(Missing, match="is no interpreter"):
+    with pytest.raises(Missing, match="is not an interpreter"):
         Taskset("reverse_words", tmp_path / "python")
     with pytest.raises(Missing, match=r"taskset 'nothing': ModuleNotFoundError"):
         Taskset("nothing", stub, folder=TASKS)

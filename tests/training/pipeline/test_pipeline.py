@@ -206,11 +206,11 @@ class TestRefusals:
             ),
             (
                 ("--method", "grpo", "--quantization", "Q8_0"),
-                ["--quantization: says nothing without deploy_ollama", "--agent: it has no decisions yet"],
+                ["--quantization: has no effect without deploy_ollama", "--agent: it has no decisions yet"],
             ),
             (
                 ("--method", "reward_model"),
-                ["--method: reward_model makes no policy to deploy", "--agent: it has no decisions yet"],
+                ["--method: reward_model does not make a policy", "--agent: it has no decisions yet"],
             ),
             (
                 ("--method", "dpo", "--rows", "logged", "--model", "/etc"),
@@ -224,7 +224,7 @@ class TestRefusals:
                 ("--method", "posterior", "--set", '{"optimiser": {"epochs": 0}}'),
                 ["--agent: it has no decisions yet", "--set: optimiser.epochs: "],
             ),
-            (("--method", "posterior", "--set", "[1]"), ["--set: is no JSON object"]),
+            (("--method", "posterior", "--set", "[1]"), ["--set: is not a JSON object"]),
             (("--resume",), ["--resume: filer has had no pipeline"]),
         ],
     )

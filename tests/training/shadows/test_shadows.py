@@ -99,7 +99,7 @@ class TestARound:
             agrees[0].id: True, other[0].id: False, unfit[0].id: None, odd[0].id: None
         }  # fmt: skip
         assert found[other[0].id].pick == OPTIONS[0] and found[other[0].id].place == 1
-        assert "text" in found[unfit[0].id].error and "none of the options" in found[odd[0].id].error
+        assert "text" in found[unfit[0].id].error and "not one of the options" in found[odd[0].id].error
         assert (shadow.answered, shadow.failed) == (2, 2) and shadow.cost > 0
         assert shadow.points.get().agreement == 0.5
         asked = len(server.asked)
@@ -230,7 +230,7 @@ class TestRankings:
         assert answer.places == [2, 0] and len(answer.pick) == 2 and max(answer.probabilities) > 0.99
         assert answer.agrees == (first == "rent")
         assert answer.tau == pytest.approx({"rent": 2 / 3, "ticket": 0.0, "pills": -2 / 3}[first])
-        assert "no order of the options" in shadow.answers.get(decision=odd).error
+        assert "not an order of the options" in shadow.answers.get(decision=odd).error
         assert shadow.points.get().tau == answer.tau
 
     def test_an_order_has_a_propensity_and_so_an_estimate(self, agent: Any, by: Any, candidate: ModelVersion) -> None:

@@ -137,7 +137,7 @@ REFUSED = {
     "text": ({"problem": "3x + 7 = 17"}, "problem", "x would be 10/3"),
     "no text": ({"problem": {"factor": 3, "shift": 7, "right": 16}}, "text", "is missing"),
     "facts": ({"problem": {"factor": 0, "shift": 7, "right": 16}, "text": "?"}, "problem", "must not be 0"),
-    "both": ({"task": {"id": "1", "text": "Solve it"}}, "problem", "both are given"),
+    "both": ({"task": {"id": "1", "text": "Solve it"}}, "problem", "are both given"),
     "steps": ({"max_steps": 9}, "max_steps", "is more than equations takes"),
 }
 
@@ -194,7 +194,7 @@ def test_an_environment_that_fails_is_an_error_and_no_score(ask, server, install
     assert outcome_of(Episode.objects.get()) == {"interrupted": "environment_failed"}
     assert not Feedback.objects.filter(metric="step_reward").exists()
     [fault] = ask(body=lamps | {"problem": "green", "text": None}).json()["error"]["fields"]
-    assert "reads no plain texts" in fault["reason"]
+    assert "cannot read plain texts" in fault["reason"]
 
 
 @pytest.mark.slow

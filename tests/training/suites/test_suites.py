@@ -174,7 +174,7 @@ class TestTexts:
         assert refused.status_code == 400
         assert [(fault["field"], fault["reason"]) for fault in refused.json()["error"]["fields"]] == [
             ("dataset", "none of its 2 texts is known to be right"),
-            ("reward", "storer.edits reads more than a suite knows of an answer"),
+            ("reward", "storer.edits reads more than a suite knows about an answer"),
         ]
         assert not EvaluationSuite.objects.exists()
 

@@ -123,7 +123,7 @@ def read_company(folder: Path) -> tuple[list[CompanyTask], list[FolderFault]]:
     """The tasks of all folders in a folder, by name, and every fault of those that cannot be read. Hidden folders and
     files beside the folders are left alone."""
     if not folder.is_dir():
-        return [], [FolderFault(str(folder), "", "is no folder")]
+        return [], [FolderFault(str(folder), "", "is not a folder")]
     if (folder / TASK).is_file():
         return [], [FolderFault(str(folder), TASK, "this is one task: give the folder that holds the task folders")]
     tasks, faults = [], []
@@ -149,9 +149,9 @@ def why_not_gradable(task: CompanyTask, here: Here = NOTHING) -> tuple[Lack, ...
     """Everything that is missing for grading the task with what is here; empty where it can be graded."""
     lacks = []
     if not task.evaluator:
-        lacks.append(Lack("evaluator", "the folder brings no evaluator"))
+        lacks.append(Lack("evaluator", "the folder has no evaluator"))
     if not here.evaluators:
-        lacks.append(Lack("image", "evaluators run in the benchmark's own image only"))
+        lacks.append(Lack("image", "evaluators only run in the benchmark's own image"))
     if missing := sorted(set(task.services) - here.services):
         lacks.append(Lack("services", f"it needs {', '.join(missing)}"))
     if task.needs_npc and not here.npc:
@@ -269,7 +269,7 @@ class _Folder:
             self._fault(SCENARIOS, "is nested too deeply")
             return ()
         if not isinstance(found, dict):
-            self._fault(SCENARIOS, "must be an object with a colleague's name before each scenario")
+            self._fault(SCENARIOS, "must be an object with a scenario by each colleague's name")
             return ()
         return tuple(one for name, said in found.items() if (one := self._read_colleague(name, said)) is not None)
 
@@ -277,7 +277,7 @@ class _Folder:
         try:
             return msgspec.convert({"name": name, **said}, Colleague)
         except (msgspec.ValidationError, TypeError):
-            self._fault(SCENARIOS, f"{name}: must be an object with the texts extra_info and strategy_hint alone")
+            self._fault(SCENARIOS, f"{name}: must be an object with only the texts extra_info and strategy_hint")
             return None
 
     def _other_files(self) -> Iterator[str]:

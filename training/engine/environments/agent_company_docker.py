@@ -103,7 +103,7 @@ def find_missing(task: CompanyTask, setting: Setting, variables: Mapping[str, st
     if not variables.get(setting.key_variable):
         lacks.append(Lack("agent", f"set {setting.key_variable}: the key for {setting.base_url}"))
     if (folder := setting.outputs / task.id).exists():
-        lacks.append(Lack("outputs", f"{folder} is there already: name another folder, or remove it"))
+        lacks.append(Lack("outputs", f"{folder} exists already: name another folder, or remove it"))
     return lacks
 
 

@@ -43,7 +43,7 @@ def read_grade(task: CompanyTask, path: Path, log: str) -> Grade:
         raise EnvironmentFault(f"{path.name}: {error}") from error
     for number, one in enumerate([*found.checkpoints, found.final_score], start=1):
         if one.total < 1 or not 0 <= one.result <= one.total:
-            raise EnvironmentFault(f"{path.name}: {one.result} of {one.total} points in place {number} cannot be")
+            raise EnvironmentFault(f"{path.name}: {one.result} of {one.total} points is impossible in place {number}")
     if not found.checkpoints or sum(one.total for one in found.checkpoints) != found.final_score.total:
         raise EnvironmentFault(f"{path.name}: the checkpoints do not add up to {found.final_score.total} points")
     errors = _find_errors(log, len(found.checkpoints))

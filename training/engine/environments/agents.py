@@ -45,7 +45,7 @@ def act_now(agent: BaseAgent, environment: BaseEnvironment, task: Task, seed: in
         found: Episode = ended.value
         return found
     episode.close()
-    raise RuntimeError(f"{type(agent).__name__} waits for something: await its run_episode")
+    raise RuntimeError(f"{type(agent).__name__} is asynchronous: await its run_episode")
 
 
 class ExpertAgent(BaseAgent):

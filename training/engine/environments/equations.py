@@ -27,7 +27,7 @@ class Equations(BaseEnvironment):
     """One equation. The numbers on offer are those in it and some others, in an order dealt anew at every step."""
 
     name: ClassVar[str] = "equations"
-    does: ClassVar[str] = "Linear equations, solved by steps that are each checked."
+    does: ClassVar[str] = "Linear equations, solved in steps that are each checked."
     max_steps: ClassVar[int] = 8
     most_reward: ClassVar[float] = IDENTIFIED + SET_UP + MOVED + DIVIDED + ANSWERED
 

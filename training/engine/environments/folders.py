@@ -54,7 +54,7 @@ def read_task_folder(folder: Path) -> Task:
 def find_folder_faults(folder: Path) -> list[str]:
     """What the folder lacks."""
     if not folder.is_dir():
-        return ["is no folder"]
+        return ["is not a folder"]
     faults = [f"has no {name}" for name in (INSTRUCTION, GRADER) if not (folder / name).is_file()]
     if not faults and not (folder / INSTRUCTION).read_text(encoding="utf-8").strip():
         faults.append(f"{INSTRUCTION} is empty")
@@ -90,13 +90,13 @@ def grade(task: Task, workspace: Path) -> Graded:
             command, cwd=workspace, stdin=subprocess.DEVNULL, capture_output=True, timeout=GRADER_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise EnvironmentFault(f"the grader took over {GRADER_SECONDS:g} seconds") from error
+        raise EnvironmentFault(f"the grader took longer than {GRADER_SECONDS:g} seconds") from error
     if ended.returncode:
         raise EnvironmentFault(f"the grader ended with {ended.returncode}: {last_line(ended.stderr)}")
     try:
         found = msgspec.json.decode(last_line(ended.stdout), type=_Told)
     except msgspec.DecodeError as error:
-        raise EnvironmentFault(f"the grader's last line is no grade: {error}") from error
+        raise EnvironmentFault(f"the grader's last line is not a grade: {error}") from error
     if not 0 <= found.score <= 1:
         raise EnvironmentFault(f"the grader's score {found.score} is not in [0, 1]")
     success = found.score == 1 if found.success is None else found.success
@@ -112,7 +112,7 @@ def last_line(output: bytes) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m training.engine.environments.folders",
-        description="Prints a task of each task folder, a line of JSON each.",
+        description="Prints a task of each task folder, one JSON object per line.",
         epilog="Exit codes: 0 done, 2 a folder lacks something.",
     )
     parser.add_argument("folders", metavar="FOLDER", type=Path, nargs="+")

@@ -157,7 +157,7 @@ def rank_rewards(scores: Sequence[float]) -> list[float]:
     ValueError for scores that are no numbers.
     """
     if any(score != score for score in scores):
-        raise ValueError("scores: one of them is no number, and has no rank")
+        raise ValueError("scores: one of them is not a number, so it has no rank")
     if len(scores) < 2:
         return [0.5] * len(scores)
     below = [sum(other < score for other in scores) for score in scores]

@@ -73,7 +73,7 @@ class JudgeModel:
         except httpx.HTTPError as error:
             return JudgeFailed(f"it does not answer: {type(error).__name__}: {error}")
         except (ValueError, LookupError, TypeError) as error:
-            return JudgeFailed(f"its answer is no chat completion: {type(error).__name__}: {error}")
+            return JudgeFailed(f"its answer is not a chat completion: {type(error).__name__}: {error}")
 
 
 def read_score(text: str) -> float:
@@ -85,7 +85,7 @@ def read_score(text: str) -> float:
     if isinstance(found, dict):
         found = found.get("score")
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
-        raise JudgeFailed(f"it answered {text[:80]!r}; wanted: {WANTED}")
+        raise JudgeFailed(f"it answered {text[:80]!r}; expected: {WANTED}")
     return float(found)
 
 

@@ -100,7 +100,7 @@ def find_agent(name: str) -> OutsideAgent:
     except Exception as error:  # a package's own code, which may raise whatever it likes
         raise BadAgent(f"agent {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, OutsideAgent)):
-        raise BadAgent(f"agent {name!r}: {point.value} is no subclass of OutsideAgent")
+        raise BadAgent(f"agent {name!r}: {point.value} is not a subclass of OutsideAgent")
     return found()
 
 

@@ -46,14 +46,14 @@ class OwnPython(NamedTuple):
                 f"{' and '.join(self.packages)}, such as FOLDER/bin/python after {make}"
             ]
         if not (Path(self.path).is_file() and os.access(self.path, os.X_OK)):
-            return [f"{self.variable}: {self.path} is no program"]
+            return [f"{self.variable}: {self.path} is not a program"]
         try:
             told = subprocess.run(  # noqa: S603 - the interpreter that the operator named
                 [self.path, "-c", PROBE, *self.packages], capture_output=True, timeout=60, check=True
             ).stdout
             version, packages = (json.loads(told)[name] for name in ("version", "packages"))
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
-            return [f"{self.variable}: {self.path} is no Python interpreter: {error}"]
+            return [f"{self.variable}: {self.path} is not a Python interpreter: {error}"]
         if tuple(version) < self.least:
             return [f"{self.variable}: {self.path} is Python {version[0]}.{version[1]}; {least} or newer is needed"]
         lacks = [name for name in self.packages if packages.get(name) is None]

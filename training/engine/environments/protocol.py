@@ -194,7 +194,7 @@ class BaseEnvironment(ABC):
     def read_problem(cls, text: str) -> Task:
         """A task from the words of a person, such as an equation. The same words give the same task. Raises ValueError
         that says what is wrong with them; without an override no text is read."""
-        raise ValueError(f"environment {cls.name!r} reads no plain texts: give a task with its facts")
+        raise ValueError(f"environment {cls.name!r} cannot read plain texts: give a task with its facts")
 
     def tools(self) -> list[Tool]:
         """For models that write their calls. Without an override one tool takes any valid action."""

@@ -79,7 +79,7 @@ def _load(point: EntryPoint) -> type[BaseEnvironment]:
     except Exception as error:  # a package's own code, which may raise whatever it likes
         raise BadEnvironment(f"environment {point.name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, BaseEnvironment)):
-        raise BadEnvironment(f"environment {point.name!r}: {point.value} is no subclass of BaseEnvironment")
+        raise BadEnvironment(f"environment {point.name!r}: {point.value} is not a subclass of BaseEnvironment")
     if getattr(found, "name", None) != point.name:
         raise BadEnvironment(f"environment {point.name!r}: its class calls itself {getattr(found, 'name', None)!r}")
     return found

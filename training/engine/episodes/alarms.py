@@ -86,8 +86,8 @@ class History:
             return None
         return (
             f"the reward in training rose by {rise[0]:.3f} ± {rise[1]:.3f}, while {float(solved.nanmean()):.3f} of the "
-            f"held-out tasks are solved, and {float(self.solved.nanmean()):.3f} were at the start: what is paid is not "
-            "what is wanted"
+            f"held-out tasks are solved, and {float(self.solved.nanmean()):.3f} were at the start: the reward does not "
+            "measure what is wanted"
         )
 
     def find_forgetting(self, name: str, right: Tensor, margin: float) -> str | None:
@@ -97,7 +97,7 @@ class History:
             return None
         before = float(self.suites[name].mean())
         return (
-            f"of the suite {name} {float(right.mean()):.3f} are right, and {before:.3f} were at the start: "
+            f"{float(right.mean()):.3f} of the suite {name} are right, and {before:.3f} were at the start: "
             f"more than {margin:g} were forgotten"
         )
 

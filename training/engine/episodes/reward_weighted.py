@@ -45,7 +45,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         raise NothingToLearn(f"every episode failed; the first: {failed[0]}")
     rows = [row for number, one in enumerate(episodes) if one.fault is None for row in _rows_of(one, number)]
     if not rows:
-        raise NothingToLearn("no episode earned a reward above 0 with a choice in it to imitate")
+        raise NothingToLearn("no episode with a reward above 0 has a choice to imitate")
     weights = torch.tensor([row.reward or 0.0 for row in rows], device=attempt.device)
     outcome = Decisions(attempt, loaded, rows).imitate(weights, "learning from rewarded episodes")
     rewards = [share_earned(one) for one in episodes if one.fault is None]

@@ -81,7 +81,7 @@ def missing_parts(source: Path, target: Path, quantisation: str) -> list[str]:
     """What keeps the model in folder `source` from becoming the file `target`, each with what would be right: the
     quantiser, a supported shape and tokenizer, room on the disk. Reads headers and no weights; writes nothing."""
     if quantisation not in QUANTISATIONS:
-        return [f"{quantisation} is no quantisation of GGUF files: {', '.join(QUANTISATIONS)} are"]
+        return [f"{quantisation} is not a quantisation of GGUF files: {', '.join(QUANTISATIONS)} are"]
     fault = quantiser_fault() if quantisation != "F16" else None
     missing = [] if fault is None else [fault]
     if not any(source.glob("model*.safetensors")):
@@ -137,7 +137,7 @@ def write_gguf(
         planned = {tensor.name: tensor.chosen.type for tensor in plan}
         if types != planned:
             wrong = [name for name in types.keys() | planned.keys() if types.get(name) != planned.get(name)]
-            raise ValueError(f"the file holds other types than were written, of {', '.join(sorted(wrong))}")
+            raise ValueError(f"the file has other types than were written: {', '.join(sorted(wrong))}")
         part.replace(target)
     reasons = {tensor.name: tensor.chosen.reason for tensor in plan}
     fallbacks = {name: reason for name, reason in reasons.items() if reason is not None}

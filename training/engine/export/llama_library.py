@@ -42,6 +42,6 @@ def library_fault(*functions: str) -> str | None:
     lacking = [name for name in functions if not hasattr(library, name)]
     if lacking:
         return (
-            f"the library of the installed xllamacpp exports no {', '.join(lacking)}: {INSTALL} installs one that does"
+            f"the library of the installed xllamacpp lacks {', '.join(lacking)}: {INSTALL} installs one that has them"
         )
     return None

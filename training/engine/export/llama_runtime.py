@@ -181,7 +181,7 @@ class LlamaRuntime:
         params = self._call["llama_context_default_params"]()
         words = params.words
         if tuple(words[: len(DEFAULTS)]) != DEFAULTS or words[OUTPUTS + 2] != words[OUTPUTS + 3]:
-            raise LlamaError("the installed xllamacpp orders llama.cpp's parameters in a way that is not known here")
+            raise LlamaError("the installed xllamacpp has llama.cpp's parameters in an unknown order")
         words[0] = words[1] = words[2] = length
         words[OUTPUTS] = words[OUTPUTS + 1] = length
         words[OUTPUTS + 2] = words[OUTPUTS + 3] = self._threads

@@ -183,7 +183,7 @@ def find_refusals(parity: Parity) -> Iterator[str]:
     """Why the export must not be used."""
     if parity.tokens_differ_count:
         yield (
-            f"{parity.tokens_differ_count} of {parity.texts} hard texts become other tokens, such as "
+            f"{parity.tokens_differ_count} of {parity.texts} hard texts have other tokens, such as "
             f"{parity.tokens_differ[0]!r}"
         )
     if parity.kl is None:
@@ -191,5 +191,5 @@ def find_refusals(parity: Parity) -> Iterator[str]:
     if parity.bound is not None and parity.equal_decisions < parity.bound:
         yield (
             f"{parity.equal_decisions:.4f} of {parity.decisions} decisions are the version's, and at least "
-            f"{parity.bound:g} are asked for"
+            f"{parity.bound:g} are required"
         )

@@ -55,5 +55,5 @@ def quantise(values: NDArray[np.float32], kind: str) -> NDArray[Any]:
     number = GGMLQuantizationType[kind].value
     written = _quantise_chunk()(number, source.ctypes.data, target.ctypes.data, 0, rows, columns, None)
     if written != target.nbytes:
-        raise ValueError(f"{FUNCTION} wrote {written} bytes of {kind} where {target.nbytes} were due")
+        raise ValueError(f"{FUNCTION} wrote {written} bytes of {kind} instead of {target.nbytes}")
     return target

@@ -34,8 +34,8 @@ NOT_NORMALISED = (
     "tokens there"
 )
 INSIDE_WORDS = (
-    "some added tokens stand for whole words only, for which GGUF has no mark: llama.cpp finds them inside longer "
-    "words as well"
+    "some added tokens stand for whole words only, which GGUF cannot express: llama.cpp also finds them inside "
+    "longer words"
 )
 
 

@@ -82,7 +82,7 @@ def group_episodes(episodes: Iterable[ServedEpisode]) -> list[Group]:
         raise Unfit("no task has two episodes without a fault")
     hashes = {told.weights_hash for group in groups for told in group.episodes}
     if len(hashes) > 1:
-        raise Unfit(f"weights {' and '.join(sorted(hashes))} acted; give the episodes of one update")
+        raise Unfit(f"weights {' and '.join(sorted(hashes))} acted; give episodes of one update")
     return groups
 
 
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _read(run_dir: Path, attempt: int | None, step: int | None) -> tuple[RunSpec, list[Group]]:
     spec = read_spec(run_dir)
     if spec.sampling.temperature != 1:
-        raise Unfit("sampling.temperature: ART takes log-probabilities at temperature 1 alone")
+        raise Unfit("sampling.temperature: ART only takes log-probabilities at temperature 1")
     known = [int(path.parent.name) for path in (run_dir / "attempts").glob(f"*/{EPISODES_FILE}")]
     if not known:
         raise Unfit(f"{run_dir} has no attempt with {EPISODES_FILE}: start it with --agent first")
@@ -175,16 +175,18 @@ def _refuse(faults: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m training.engine.served.art",
-        description="Has OpenPipe ART train on the episodes of an update that an outside agent acted in.",
+        description="Trains with OpenPipe ART on the episodes of an update in which an outside agent acted.",
         epilog=f"{PYTHON.variable} names the interpreter of ART's environment. Exit codes: 0 done, 1 ART failed, 2 "
         "something is missing or does not fit.",
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
-    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="for what is made")
-    parser.add_argument("--step", metavar="N", type=int, help="the update, from 1 (default: the last)")
-    parser.add_argument("--attempt", metavar="N", type=int, help="the run's attempt (default: the last)")
-    parser.add_argument("--learning-rate", type=float, default=5e-6, help="of ART (default 5e-6, as its own)")
-    parser.add_argument("--export-only", action="store_true", help=f"write {GROUPS_FILE}, and train nothing")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--step", metavar="N", type=int, help="number of the update, from 1 (default: the last)")
+    parser.add_argument("--attempt", metavar="N", type=int, help="number of the run's attempt (default: the last)")
+    parser.add_argument(
+        "--learning-rate", type=float, default=5e-6, help="ART's learning rate (default 5e-6, as in ART)"
+    )
+    parser.add_argument("--export-only", action="store_true", help=f"only write {GROUPS_FILE}; do not train")
     return parser
 
 

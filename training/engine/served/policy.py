@@ -189,7 +189,7 @@ class Policy:
         if last in self.base.ends:
             ended: str = self.base.tokenizer.decode([last])
             if not after.startswith(ended):
-                return None, "the model ended its answer otherwise than the chat template does", None
+                return None, "the model did not end its answer as the chat template does", None
             after = after.removeprefix(ended)
         return [*earlier.token_ids, *encode(self.base, after)], "", earlier
 

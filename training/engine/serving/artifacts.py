@@ -133,9 +133,7 @@ def _parse(digest: str, folder: Path, raw: bytes, *, created: int) -> Artifact:
         files = {str(name): (str(entry["sha256"]), int(entry["size"])) for name, entry in manifest["files"].items()}
         kind, base = str(manifest["kind"]), manifest.get("meta", {}).get("base")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Fault(
-            "artifact_unusable", f"artifact {digest}: its manifest lacks what it needs ({error})", "model"
-        ) from error
+        raise Fault("artifact_unusable", f"artifact {digest}: its manifest is incomplete ({error})", "model") from error
     if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in files):
         raise Fault("artifact_unusable", f"artifact {digest}: a file name leads out of its folder", "model")
     if kind == "adapter" and not (isinstance(base, str) and _DIGEST.fullmatch(base)):

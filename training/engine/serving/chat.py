@@ -227,7 +227,7 @@ def render_after(base: LoadedBase, request: ChatRequest, answer: int) -> str:
     marked = [*messages[:place], {"role": "assistant", "content": MARK}, *messages[place + 1 :]]
     rendered = _apply_template(base, marked, tools)
     if rendered.count(MARK) != 1:
-        raise Fault("invalid_request", "the model's chat template does not write its answers out", "messages")
+        raise Fault("invalid_request", "the model's chat template does not show its answers", "messages")
     return rendered.partition(MARK)[2]
 
 

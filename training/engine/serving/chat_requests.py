@@ -188,9 +188,9 @@ def _refuse_contradictions(request: ChatRequest) -> None:
     if forced and formed:
         raise Fault("invalid_request", "a tool call that is required cannot have another form as well", "tool_choice")
     if request.stop and (forced or formed):
-        raise Fault("invalid_request", "a stop string would cut an answer that has to have a form", "stop")
+        raise Fault("invalid_request", "a stop string could cut an answer that must have a form", "stop")
     if request.choices and request.top_logprobs is not None:
-        raise Fault("unsupported_parameter", "choices have probabilities and no logprobs; leave it out", "logprobs")
+        raise Fault("unsupported_parameter", "choices have probabilities instead of logprobs; leave it out", "logprobs")
     if request.choices and request.sampling.bias:
         raise Fault("unsupported_parameter", "logit_bias does not work on choices; leave it out", "logit_bias")
 
@@ -198,7 +198,7 @@ def _refuse_contradictions(request: ChatRequest) -> None:
 def _bias(given: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
     for token in given:
         if not (token.isascii() and token.isdigit()):
-            raise Fault("invalid_request", f"logit_bias: {token[:40]!r} is no token id", "logit_bias")
+            raise Fault("invalid_request", f"logit_bias: {token[:40]!r} is not a token id", "logit_bias")
     return tuple((int(token), bias) for token, bias in given.items())
 
 
@@ -250,9 +250,9 @@ def _structured(given: StructuredOutputs | None) -> list[Form | None]:
         try:
             schema = json.loads(schema)
         except (ValueError, RecursionError) as error:
-            raise Fault("invalid_request", "structured_outputs.json is no JSON", "structured_outputs.json") from error
+            raise Fault("invalid_request", "structured_outputs.json is not JSON", "structured_outputs.json") from error
     if schema is not None and not isinstance(schema, dict):
-        raise Fault("invalid_request", "structured_outputs.json is no schema", "structured_outputs.json")
+        raise Fault("invalid_request", "structured_outputs.json is not a schema", "structured_outputs.json")
     return [
         None if given.choice is None else ("structured_outputs.choice", tuple(given.choice)),
         None if schema is None else ("structured_outputs.json", schema),
@@ -323,7 +323,7 @@ def _earlier_call(place: str, call: ToolCall) -> dict[str, Any]:
     try:
         arguments = json.loads(call.function.arguments or "{}")
     except (ValueError, RecursionError) as error:
-        raise Fault("invalid_request", f"{place} is no JSON", place) from error
+        raise Fault("invalid_request", f"{place} is not JSON", place) from error
     if not isinstance(arguments, dict):
-        raise Fault("invalid_request", f"{place} is no object", place)
+        raise Fault("invalid_request", f"{place} is not an object", place)
     return {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}}

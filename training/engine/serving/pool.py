@@ -157,7 +157,7 @@ class ModelPool:
     def _load_base(self, digest: str) -> LoadedBase:
         artifact = self.store.find_served(digest)
         if artifact.kind != "model":
-            raise _unusable(digest, f"it is a {artifact.kind} where a base model is wanted")
+            raise _unusable(digest, f"it is a {artifact.kind}, not a base model")
         with self.store.reading(artifact):
             self._check(artifact)
             try:

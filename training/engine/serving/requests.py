@@ -43,7 +43,7 @@ def parse(raw: bytes, body: msgspec.json.Decoder[T]) -> T:
         _, _, place = str(error).partition(" - at ")
         raise Fault("invalid_request", str(error), place.strip("`").removeprefix("$.") or None) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Fault("invalid_request", f"the body is not JSON that can be read: {error}") from error
+        raise Fault("invalid_request", f"the body cannot be read as JSON: {error}") from error
 
 
 def questions_of(body: ScoreBody) -> list[Question]:

@@ -206,8 +206,8 @@ def _answer_full_memory(attempt: Attempt, parts: Parts) -> Exception:
     count, full = attempt.processes.count, f"out of memory with {rows} at once"
     if count > 1:
         return torch.OutOfMemoryError(
-            f"{full} in one of {count} processes, which cannot begin again by itself: start the run with fewer rows at "
-            "once (batch_size, of grpo prompts_per_step) and more accumulated"
+            f"{full} in one of {count} processes, which cannot restart by itself: start the run with fewer rows at "
+            "once (batch_size, for grpo prompts_per_step) and more accumulated"
         )
     if parts.fewer is None:
         return torch.OutOfMemoryError(

@@ -92,7 +92,7 @@ def _train_on_stored(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> 
     chats = Conversations(attempt, loaded)
     groups = groups_of_prompts(chats.keep_fitting(rows, [(row.completion,) for row in rows]))
     if not groups:
-        raise ValueError("of the texts that are short enough no two of one prompt have different rewards")
+        raise ValueError("no prompt has two texts that are short enough and have different rewards")
     size = min(attempt.spec.online.group, max(map(len, groups)))
     stored: Any = StoredTexts(attempt, chats, groups, size)
 

@@ -27,7 +27,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     fitting = chats.keep_fitting(data.texts, [(row.completion,) for row in data.texts])
     rows = balance_classes(fitting, settings.right_from, attempt.spec.seed)
     if not rows:
-        raise ValueError("of the texts that are short enough none is right, or none is wrong")
+        raise ValueError("none of the texts that are short enough is right, or none is wrong")
     prompts = chats.prompts(row for row, _ in rows)
     # Of one text alone there is no z.
     parts = parts_of(attempt, max(2, share_of_batch(attempt, len(rows))), least=2)

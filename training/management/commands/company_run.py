@@ -22,34 +22,39 @@ EXIT_NOT_TRAINABLE, EXIT_FAULT = 1, 3
 
 class Command(UncheckedCommand):
     help = (
-        "Runs a task of TheAgentCompany in its Docker image, by an agent that acts through an address of an "
-        "OpenAI-compatible model, and grades what it left behind. With --plan it shows what would be run. Exit codes: "
-        "0 graded, or with --plan nothing is missing; 1 graded, but an evaluator failed (each is named, nothing may "
-        "learn from the grade); 2 something is missing or invalid (all of it is named, nothing is run); 3 the "
-        "container failed, so there is no grade."
+        "Runs a task of TheAgentCompany in its Docker image, with an agent that asks an OpenAI-compatible model, and "
+        "grades the result. With --plan it shows what would be run. Exit codes: 0 graded, or with --plan nothing is "
+        "missing; 1 graded, but an evaluator failed (each is named, nothing may learn from the grade); 2 something is "
+        "missing or invalid (all of it is named, nothing is run); 3 the container failed, so there is no grade."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("task", type=Path, help="the task's folder")
         parser.add_argument("--agent", required=True, help="the agent's program with its arguments, as one text")
-        parser.add_argument("--base-url", required=True, help="where the agent's model answers, such as …/v1")
-        parser.add_argument("--model", required=True, help="the model's name there")
+        parser.add_argument("--base-url", required=True, help="address of the agent's model, such as …/v1")
+        parser.add_argument("--model", required=True, help="the model's name at this address")
         parser.add_argument(
             "--key-variable", default="OPENAI_API_KEY", help="variable with its key (default: %(default)s)"
         )
         parser.add_argument(
-            "--outputs", type=Path, required=True, help="gets a folder with trajectory, result and logs"
+            "--outputs", type=Path, required=True, help="where a folder with trajectory, result and logs is written"
         )
         parser.add_argument(
-            "--services", default="http://localhost:2999", help="server of services (default: %(default)s)"
+            "--services", default="http://localhost:2999", help="address of the services' server (default: %(default)s)"
         )
         parser.add_argument(
-            "--hostname", default="localhost", help="where the container finds it (default: %(default)s)"
+            "--hostname",
+            default="localhost",
+            help="host name of that server inside the container (default: %(default)s)",
         )
-        parser.add_argument("--image", help="instead of the benchmark's own image of the task")
-        parser.add_argument("--image-version", default=VERSION, help="of the benchmark's image (default: %(default)s)")
-        parser.add_argument("--agent-seconds", type=float, default=3600.0, help="longest work (default: 3600)")
-        parser.add_argument("--plan", action="store_true", help="show what would be run, and run nothing")
+        parser.add_argument("--image", help="image to use instead of the benchmark's image of the task")
+        parser.add_argument(
+            "--image-version", default=VERSION, help="version of the benchmark's image (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--agent-seconds", type=float, default=3600.0, help="time limit of the agent (default: 3600)"
+        )
+        parser.add_argument("--plan", action="store_true", help="only show what would be run")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

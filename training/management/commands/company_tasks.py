@@ -36,18 +36,24 @@ LACKS = {
 
 class Command(UncheckedCommand):
     help = (
-        "Reads TheAgentCompany's task folders and shows domain, points, bonus, services, NPCs, and what keeps each "
-        "from being graded here. Runs nothing. Exit codes: 0 all folders were read, 1 some were not (each fault is "
+        "Reads TheAgentCompany's task folders and shows domain, points, bonus, services, NPCs, and why a task cannot "
+        "be graded here. Runs nothing. Exit codes: 0 all folders were read, 1 some were not (each fault is "
         "named, the other tasks are shown), 2 the folder or a filter is invalid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("folder", type=Path, help="that holds the task folders")
-        parser.add_argument("--domain", action="append", default=[], help="such as hr; may be repeated")
-        parser.add_argument("--service", action="append", default=[], choices=SERVICES, help="may be repeated")
-        parser.add_argument("--npc", choices=ANSWERS, help="whether colleagues answer in the chat")
-        parser.add_argument("--llm-grader", choices=ANSWERS, help="whether the text says that a model judges")
-        parser.add_argument("--gradable", action="store_true", help="only those that can be graded here")
+        parser.add_argument("folder", type=Path, help="folder with the task folders")
+        parser.add_argument("--domain", action="append", default=[], help="only this domain, such as hr; repeatable")
+        parser.add_argument(
+            "--service", action="append", default=[], choices=SERVICES, help="only tasks that use it; repeatable"
+        )
+        parser.add_argument(
+            "--npc", choices=ANSWERS, help="only tasks with colleagues who answer in the chat, or only those without"
+        )
+        parser.add_argument(
+            "--llm-grader", choices=ANSWERS, help="only tasks whose text says that a model judges, or only the others"
+        )
+        parser.add_argument("--gradable", action="store_true", help="only tasks that can be graded here")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

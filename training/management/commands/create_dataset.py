@@ -31,31 +31,38 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--agent", required=True, help="slug of the agent")
-        parser.add_argument("--name", required=True, help="what the dataset is called")
+        parser.add_argument("--name", required=True, help="name of the dataset")
         parser.add_argument(
             "--kind",
             choices=[kind.value for kind in LEDGER_KINDS],
             default=DatasetKind.LOGGED.value,
-            help="of its rows",
+            help="kind of its rows",
         )
         parser.add_argument("--agent-version", type=int, help="only decisions by this version; all by default")
         parser.add_argument(
-            "--suggestions", action="store_true", help="of labels: the auto-labeler's suggestions make rows, too"
+            "--suggestions", action="store_true", help="for labels: also make rows from the auto-labeler's suggestions"
         )
         parser.add_argument(
-            "--least-confidence", type=float, default=LEAST_CONFIDENCE, help="of such a suggestion, from 0 to 1"
+            "--least-confidence",
+            type=float,
+            default=LEAST_CONFIDENCE,
+            help="lowest confidence of such a suggestion, from 0 to 1",
         )
         add_filters(parser)
         parser.add_argument(
             "--held-out", type=float, help="about this share of the rows, up to 0.5, becomes a second dataset"
         )
         parser.add_argument(
-            "--reward-spec", type=int, help="of rewarded decisions: by this version of the reward spec; else the newest"
+            "--reward-spec",
+            type=int,
+            help="for rewarded decisions: rewards by this version of the reward spec; by default the newest",
         )
         parser.add_argument(
-            "--synthetic-negatives", action="store_true", help="adds wrong rows that nobody took, marked as synthetic"
+            "--synthetic-negatives",
+            action="store_true",
+            help="add rows for wrong actions that nobody took, marked as synthetic",
         )
-        parser.add_argument("--workspace", help="slug; may be left out where one agent only has this slug")
+        parser.add_argument("--workspace", help="slug; optional if only one agent has this slug")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -20,29 +20,29 @@ _BY_DEFAULT = TaskQuestion(environment="")
 class Command(UncheckedCommand):
     help = (
         "Draws tasks of an environment as a dataset to learn from, tasks of its held-out split as another to measure"
-        " on, and where asked demonstrations of further tasks as labelled rows, from which pretrain makes a first"
+        " on and, with --demonstrations, solves further tasks as labelled rows, from which pretrain makes a first"
         " model. Exit codes: 0 drawn, 2 an argument is invalid (every fault is named; nothing is made)."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("environment", help="name of an environment that is installed, such as equations")
-        parser.add_argument("--agent", required=True, help="slug of the agent whose model is to learn")
-        parser.add_argument("--name", help="what the datasets are called (default: the environment's name)")
+        parser.add_argument("--agent", required=True, help="slug of the agent whose model learns")
+        parser.add_argument("--name", help="name of the datasets (default: the environment's name)")
         parser.add_argument(
             "--tasks", type=int, default=_BY_DEFAULT.tasks, help="tasks to learn from (default: %(default)s)"
         )
-        parser.add_argument("--first", type=int, default=0, help="number of the first of them (default: 0)")
+        parser.add_argument("--first", type=int, default=0, help="number of the first task (default: 0)")
         parser.add_argument(
             "--held-out", type=int, default=_BY_DEFAULT.held_out, help="tasks to measure on (default: %(default)s)"
         )
         parser.add_argument(
-            "--demonstrations", type=int, default=0, help="further tasks that are demonstrated (default: 0)"
+            "--demonstrations", type=int, default=0, help="number of further tasks that are demonstrated (default: 0)"
         )
         parser.add_argument(
             "--wrong",
             type=float,
             default=_BY_DEFAULT.wrong,
-            help="share of the demonstrated steps that are taken at random (default: %(default)s)",
+            help="share of the demonstrated steps that are random (default: %(default)s)",
         )
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")

@@ -57,7 +57,7 @@ class Command(UncheckedCommand):
     help = (
         "Scores a model on labelled rows or texts: accuracy, average reward of its own actions, error rate, validity, "
         "calibration, labels or fields, the measures of rankings and sample errors, and for a version a plain "
-        "classifier of words taught from the same feedback, as JSON. Exit codes: 0 scored, 1 the model could not "
+        "classifier of words that learnt from the same feedback, as JSON. Exit codes: 0 scored, 1 the model could not "
         "answer, 2 an argument or the file is invalid (every fault is named)."
     )
 
@@ -73,15 +73,24 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--agent-type",
             required=True,
-            help="kind (FILER, LIBRARIAN, …) or slug of the one agent whose rewards and prompt limit hold",
+            help="kind (FILER, LIBRARIAN, …) or slug of the agent whose rewards and prompt limit are used",
         )
-        parser.add_argument("--base-model", default="", help="folder or hub id under a LoRA folder; else as it says")
-        parser.add_argument("--output", type=Path, help="where the JSON goes; by default to standard output")
         parser.add_argument(
-            "--free-rows", type=int, default=100, help="labelled rows that are also answered by free generation"
+            "--base-model",
+            default="",
+            help="base of a LoRA folder: a folder or hub id; by default the one that it names",
         )
-        parser.add_argument("--no-quantization", action="store_true", help="accepted; weights are never quantised here")
-        parser.add_argument("--workspace", help="slug; may be left out where one agent only is meant")
+        parser.add_argument("--output", type=Path, help="file for the JSON; by default standard output")
+        parser.add_argument(
+            "--free-rows",
+            type=int,
+            default=100,
+            help="number of labelled rows that are also answered by free generation",
+        )
+        parser.add_argument(
+            "--no-quantization", action="store_true", help="has no effect: weights are never quantised here"
+        )
+        parser.add_argument("--workspace", help="slug; optional if only one agent fits")
 
     def handle(self, *_: Any, **options: Any) -> None:
         agents, agent = Agent.objects.select_related("workspace"), None
@@ -159,7 +168,7 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
     if folder.is_dir():
         folder = folder.resolve()
         if (folder / REWARD_MODEL).is_file():
-            faults.append(f"--model: {given} is a reward model, which scores texts and is no policy")
+            faults.append(f"--model: {given} is a reward model, which scores texts and is not a policy")
             return None
         config = folder / ADAPTER_CONFIG
         if not config.is_file():
@@ -180,7 +189,7 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
         faults.append(f"--model: {error.message}")
         return None
     if version.is_reward_model:
-        faults.append(f"--model: {version} is a reward model, which scores texts and is no policy")
+        faults.append(f"--model: {version} is a reward model, which scores texts and is not a policy")
         return None
     if version.is_remote:
         faults.append(f"--model: {version} is a remote model, whose weights are not here")

@@ -28,14 +28,14 @@ class Command(UncheckedCommand):
     help = (
         "Writes a dataset's rows for other trainers: JSON lines, a JSON list, or a folder that datasets.load_from_disk "
         "opens. Exit codes: 0 written, 1 the rows could not be saved as a folder, 2 the dataset does not exist, does "
-        "not hold enough for the format, or the place is taken (nothing is written)."
+        "not hold enough for the format, or --to exists already (nothing is written)."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("dataset", type=uuid.UUID, help="its id")
-        parser.add_argument("--to", type=Path, required=True, help="the file, or of huggingface the folder, to be made")
-        parser.add_argument("--format", choices=FORMATS, default="rows", help="what a row holds")
-        parser.add_argument("--as", dest="file", choices=[*FILES, FOLDER], default=LINES, help="how rows are kept")
+        parser.add_argument("dataset", type=uuid.UUID, help="ID of the dataset")
+        parser.add_argument("--to", type=Path, required=True, help="file to write; for huggingface a folder")
+        parser.add_argument("--format", choices=FORMATS, default="rows", help="content of a row")
+        parser.add_argument("--as", dest="file", choices=[*FILES, FOLDER], default=LINES, help="type of the file")
 
     def handle(self, *_: Any, **options: Any) -> None:
         dataset = DatasetSnapshot.objects.select_related("artifact").filter(pk=options["dataset"]).first()

@@ -41,7 +41,7 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_REFUSED = 1, 2, 3
 class Command(UncheckedCommand):
     help = (
         "Writes a model as LoRA, merged weights, ONNX or GGUF into a folder, loads it in that format's own runtime and "
-        "compares it with the model it was made of. ollama: a GGUF with the Modelfile that 'ollama create' reads; "
+        "compares it with the model it was made from. ollama: a GGUF with the Modelfile that 'ollama create' reads; "
         "manage.py ollama deploy puts a version's export into a server. Exit codes: 0 written, 1 the engine failed, 2 "
         "an argument is invalid or something is missing (every fault is named), 3 it differs too much, or Ollama "
         "cannot use it: only the report is written."
@@ -49,8 +49,12 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--model", required=True, help="a version such as filer:2, or a folder of weights or LoRA")
-        parser.add_argument("--output", required=True, type=Path, help="a folder that is not there yet, or empty")
-        parser.add_argument("--base-model", default="", help="folder or hub id under a LoRA folder; else as it says")
+        parser.add_argument("--output", required=True, type=Path, help="a new or empty folder")
+        parser.add_argument(
+            "--base-model",
+            default="",
+            help="base of a LoRA folder: a folder or hub id; by default the one that it names",
+        )
         parser.add_argument("--merge", action="store_true", help="the same as --format merged")
         parser.add_argument(
             "--format", choices=(*Format, OLLAMA), help="by default lora for an adapter, and merged for whole weights"
@@ -58,12 +62,14 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--quantization",
             choices=QUANTISATIONS,
-            help=f"of gguf and ollama, by default {DEFAULT_QUANTISATION}; for this machine's memory "
+            help=f"for gguf and ollama, by default {DEFAULT_QUANTISATION}; for this machine's memory "
             f"{recommend_quantisation(this_machine().memory_bytes)} is recommended",
         )
-        parser.add_argument("--profile", choices=PROFILES, help=f"of ollama, by default {STANDARD}. {HELP}")
-        parser.add_argument("--cache", action="store_true", help="of onnx: the graph keeps what it has read")
-        parser.add_argument("--workspace", help="slug; may be left out where one version only has the name")
+        parser.add_argument("--profile", choices=PROFILES, help=f"for ollama, by default {STANDARD}. {HELP}")
+        parser.add_argument(
+            "--cache", action="store_true", help="for onnx: the graph takes keys and values of earlier tokens"
+        )
+        parser.add_argument("--workspace", help="slug; optional if only one version has this name")
         parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -77,7 +83,7 @@ class Command(UncheckedCommand):
         if model is not None:
             plan = _make_plan(model, format or (Format.LORA if model.adapter else Format.MERGED), options, faults)
         if options["profile"] and options["format"] != OLLAMA:
-            faults.append("--profile: is of --format ollama; leave it out")
+            faults.append("--profile: is only for --format ollama; leave it out")
         if faults or model is None or plan is None:
             self.stderr.write("\n".join(faults))
             sys.exit(EXIT_BAD_INPUT)

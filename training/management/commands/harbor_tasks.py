@@ -28,7 +28,7 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("folder", type=Path, help="a task folder, or one that holds task folders")
-        parser.add_argument("--gradable", action="store_true", help="only those that can be graded here")
+        parser.add_argument("--gradable", action="store_true", help="only tasks that can be graded here")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -35,7 +35,7 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--profile", choices=list(Profile), default=Profile.AUTO_DETECT.value)
-        parser.add_argument("--verify", action="store_true", help="have an engine process calculate on its device")
+        parser.add_argument("--verify", action="store_true", help="start an engine process and calculate on its device")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -39,8 +39,8 @@ class Command(UncheckedCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="JSON lines, UTF-8")
         parser.add_argument("--agent", required=True, help="slug of the agent")
-        parser.add_argument("--name", required=True, help="what the dataset is called")
-        parser.add_argument("--workspace", help="slug; may be left out where one agent only has this slug")
+        parser.add_argument("--name", required=True, help="name of the dataset")
+        parser.add_argument("--workspace", help="slug; optional if only one agent has this slug")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -36,12 +36,14 @@ class Command(UncheckedCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--run-id", default=LATEST, help="its id, or latest (default), of the agent if given")
-        parser.add_argument("--agent", help="slug: latest looks at its runs only")
-        parser.add_argument("--watch", action="store_true", help="stay until the run ends")
-        parser.add_argument("--every", type=float, default=2.0, help="with --watch: seconds between looks (2)")
+        parser.add_argument(
+            "--run-id", default=LATEST, help="ID of the run, or latest (default), of the agent if given"
+        )
+        parser.add_argument("--agent", help="slug of an agent: latest only looks at its runs")
+        parser.add_argument("--watch", action="store_true", help="keep showing it until the run ends")
+        parser.add_argument("--every", type=float, default=2.0, help="with --watch: seconds between two updates (2)")
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
-        parser.add_argument("--json", action="store_true", help="report as JSON lines, one a look")
+        parser.add_argument("--json", action="store_true", help="report as JSON lines, one per update")
 
     def handle(self, *_: Any, **options: Any) -> None:
         if options["every"] <= 0:

@@ -30,15 +30,19 @@ class Command(UncheckedCommand):
         parser.add_argument("action", choices=("deploy", "list", "switch", "delete"))
         parser.add_argument("--model", help="deploy: a version, such as filer:2 or filer@champion")
         parser.add_argument(
-            "--quantization", choices=QUANTISATIONS, default=DEFAULT_QUANTISATION, help="deploy: of the version's GGUF"
+            "--quantization",
+            choices=QUANTISATIONS,
+            default=DEFAULT_QUANTISATION,
+            help="deploy: quantisation of the version's GGUF",
         )
         parser.add_argument(
-            "--name", help="the model there: by default of deploy such as filer:2-q4_k_m; switch: the name for callers"
+            "--name",
+            help="name of the model in Ollama; deploy: by default such as filer:2-q4_k_m; switch: the name for callers",
         )
-        parser.add_argument("--to", help="switch: the model that the name answers with from here on")
+        parser.add_argument("--to", help="switch: the model that answers to this name from now on")
         parser.add_argument("--profile", choices=PROFILES, default=STANDARD, help=f"deploy: {HELP}")
         parser.add_argument(
-            "--output", type=Path, help=f"deploy: a folder for {PROFILE_FILE}, with the server's variables"
+            "--output", type=Path, help=f"deploy: folder for {PROFILE_FILE} with the server's variables"
         )
         parser.add_argument(
             "--host",
@@ -63,7 +67,7 @@ class Command(UncheckedCommand):
     def _deploy(self, options: dict[str, Any]) -> dict[str, Any]:
         output: Path | None = options["output"]
         if output is not None and not output.is_dir():
-            self.refuse(f"--output: {output} is no folder")
+            self.refuse(f"--output: {output} is not a folder")
         version = find_version(self.find_workspace(options["workspace"]), options["model"])
         export = ollama.find_gguf(version, options["quantization"])
         profile = PROFILES[options["profile"]]

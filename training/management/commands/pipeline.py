@@ -46,13 +46,13 @@ PLANNED = ("model", "rows", "only_new", "held_out", "deploy", "deploy_ollama", "
 
 class Command(UncheckedCommand):
     help = (
-        "Runs the whole loop by one call: brings an agent's rewards up to date, freezes its decisions, trains on them, "
+        "Runs the whole loop at once: brings an agent's rewards up to date, freezes its decisions, trains on them, "
         "evaluates and exports the new version and, with --deploy, tries it on live traffic or promotes it where the "
         "evidence allows that; with --deploy-ollama it makes a model of it in Ollama. Needs a running instance (make "
         "run), which finishes it if this command is detached. "
         "Exit codes: 0 done, and deployed if asked; 1 done, but the evidence does not allow the deployment; 2 an "
         "argument is invalid (every fault is named, nothing is started); 3 it ended before its last stage; 130 "
-        "interrupted and cancelled; --resume takes it up with the same rows."
+        "interrupted and cancelled; --resume continues it with the same rows."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -81,24 +81,24 @@ class Command(UncheckedCommand):
             "--deploy", default="", help=f"{' or '.join(DEPLOYMENTS)}, where the evidence allows it; by default neither"
         )
         parser.add_argument(
-            "--deploy-ollama", action="store_true", help="at the end, make a model of its GGUF in Ollama"
+            "--deploy-ollama", action="store_true", help="at the end, make a model in Ollama from its GGUF"
         )
         parser.add_argument(
             "--quantization",
             choices=QUANTISATIONS,
             default="",
-            help="of that GGUF; by default the one recommended for this machine's memory",
+            help="quantisation of that GGUF; by default the one recommended for this machine's memory",
         )
         parser.add_argument(
             "--ollama-host",
             default="",
-            help=f"the server, as the workers reach it (OLLAMA_HOST, else {LOCAL}); only with --deploy-ollama",
+            help=f"the server's address as workers reach it (OLLAMA_HOST, else {LOCAL}); only with --deploy-ollama",
         )
         parser.add_argument(
             "--resume", action="store_true", help="resume the agent's newest pipeline that was cancelled or died"
         )
         parser.add_argument("--detach", action="store_true", help="start it and do not wait")
-        parser.add_argument("--workspace", default="", help="slug; may be left out where one agent only has this slug")
+        parser.add_argument("--workspace", default="", help="slug; optional if only one agent has this slug")
         parser.add_argument("--json", action="store_true", help="the report as one JSON line on standard output")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -116,7 +116,7 @@ class Command(UncheckedCommand):
         try:
             report = follow_pipeline(job, console=Console(stderr=True, highlight=False))
         except KeyboardInterrupt:
-            self._end("Cancelled. Use --resume to take it up with the same rows.", EXIT_INTERRUPTED, options)
+            self._end("Cancelled. Use --resume to continue it with the same rows.", EXIT_INTERRUPTED, options)
         except PipelineFailed as error:
             self._end(str(error), EXIT_NO_RESULT, options)
         self._report(report, options)
@@ -130,7 +130,7 @@ class Command(UncheckedCommand):
         except ValueError as error:
             faults.append(FieldFault("set", str(error), "a JSON object"))
         if not isinstance(changes, dict):
-            faults.append(FieldFault("set", "is no JSON object", "fields of the spec"))
+            faults.append(FieldFault("set", "is not a JSON object", "fields of the spec"))
         plan = PipelinePlan(
             **{name: options[name] for name in PLANNED},
             method=options["method"] or "",

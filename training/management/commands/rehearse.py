@@ -31,8 +31,8 @@ EXIT_NOT_BETTER, EXIT_BAD_INPUT, EXIT_NO_RESULT = 1, 2, 3
 
 class Command(UncheckedCommand):
     help = (
-        "Rehearses the loop on labelled texts: a base taught from a few labels decides, learns from feedback on its "
-        "own decisions alone, and is compared with a model that saw every label. Runs in a separate workspace. "
+        "Rehearses the loop on labelled texts: a base model trained on a few labels decides, learns only from feedback "
+        "on its own decisions, and is compared with a model that saw every label. Runs in a separate workspace. "
         "Needs a running instance (make run). The same file with the same settings resumes where it stopped. "
         "With a pretrained base it first measures a few batches and says how long everything will take. "
         "Exit codes: 0 better with every seed, 1 not shown to be better, 2 the file or the settings are invalid "
@@ -60,7 +60,7 @@ class Command(UncheckedCommand):
             "--labels",
             type=int,
             default=0,
-            help="so many decisions get a reviewer's label too, rejected ones first (0)",
+            help="number of decisions that also get a reviewer's label, rejected ones first (0)",
         )
         parser.add_argument("--temperature", type=float, default=0.25, help="temperature of the acting policy (0.25)")
         parser.add_argument("--epsilon", type=float, default=0.05, help="share of uniform exploration (0.05)")
@@ -71,10 +71,14 @@ class Command(UncheckedCommand):
             help="pretrained base that RECKONER_BASE_MODELS allows; by default the instance's own",
         )
         parser.add_argument(
-            "--lora", action="store_true", help="the rounds train an adapter; by default every weight but embeddings"
+            "--lora", action="store_true", help="train an adapter in each round; by default every weight but embeddings"
         )
         parser.add_argument(
-            "--owner", action="append", default=[], metavar="EMAIL", help="who may see it; by default every admin"
+            "--owner",
+            action="append",
+            default=[],
+            metavar="EMAIL",
+            help="e-mail address of a person who may see it; by default every admin",
         )
         parser.add_argument("--again", action="store_true", help="run it again even if it was done before")
         parser.add_argument("--detach", action="store_true", help="start it and do not wait")

@@ -32,15 +32,19 @@ LATEST = "latest"
 class Command(UncheckedCommand):
     help = (
         "Lists runs; starts one with default settings, or one for each combination of a grid; shows one; stops one,"
-        " which leaves a checkpoint; or switches to the version that one made, which serves everyone from then on. Exit"
+        " which leaves a checkpoint; or switches to the version that one made, which then serves everyone. Exit"
         " codes: 0 done, 1 the run is over, has made no version, or could not start, 2 the run, the dataset, the agent"
         " or the workspace is unknown."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["list", "start", "sweep", "status", "stop", "switch"])
-        parser.add_argument("run", nargs="?", default=LATEST, help="its id, or latest (default), of the agent if given")
-        parser.add_argument("--agent", help="slug: start and sweep need one; list and latest look at its runs only")
+        parser.add_argument(
+            "run", nargs="?", default=LATEST, help="ID of the run, or latest (default), of the agent if given"
+        )
+        parser.add_argument(
+            "--agent", help="slug of an agent: start and sweep need it; list and latest only look at its runs"
+        )
         parser.add_argument(
             "--set",
             dest="changes",
@@ -48,7 +52,7 @@ class Command(UncheckedCommand):
             metavar="JSON",
             help="start and sweep: fields of the spec as JSON, over the defaults",
         )
-        parser.add_argument("--dataset", help="start and sweep: id of the rows; by default the newest of the agent")
+        parser.add_argument("--dataset", help="start and sweep: ID of the dataset; by default the agent's newest")
         parser.add_argument(
             "--preset", default="", choices=list(PRESETS), help=f"start and sweep: named settings. {PRESET_HELP}"
         )

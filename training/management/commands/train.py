@@ -38,8 +38,8 @@ EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 class Command(UncheckedCommand):
     help = (
         "Trains a model on rows of a file, such as export_training_data wrote, or on an agent's rewarded decisions,"
-        " into a folder. It needs no running instance and registers no version (manage.py runs start does). What it"
-        " chooses itself (method, 4 bits) and what the run will need it says first. Exit codes: 0 trained, 1 the"
+        " into a folder. It needs no running instance and registers no version (manage.py runs start does). First it"
+        " shows what it chose (method, 4 bits) and what the run will need. Exit codes: 0 trained, 1 the"
         " training failed, or no decision makes a row, 2 the input is invalid or does not fit this machine (every fault"
         " is named), 130 interrupted: the same command resumes from the checkpoint."
     )
@@ -49,7 +49,7 @@ class Command(UncheckedCommand):
             "--config",
             type=Path,
             metavar="FILE",
-            help="these options from a YAML file, with `settings` for --set; what the command line says comes first",
+            help="YAML file with these options, and `settings` for --set; the command line takes precedence",
         )
         rows = parser.add_mutually_exclusive_group()
         rows.add_argument("--agent-type", help="a kind (FILER, LIBRARIAN, …) or the slug of one agent")
@@ -61,26 +61,28 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--method",
             choices=list(TRAINING),
-            help=f"default: ppo where the rows suffice for it, else what fits them. {HELP}",
+            help=f"by default ppo if the rows suffice for it, else what fits them. {HELP}",
         )
         parser.add_argument(
             "--rows",
             choices=[kind.value for kind in LEDGER_KINDS],
-            help="with --agent-type: which rows its decisions make; by default those of its actions. logged: choices,"
+            help="with --agent-type: which rows to make; by default those that fit its actions. logged: choices,"
             " rankings, and a LIBRARIAN's findings as scored pairs; text: what was written; labelled and preferences:"
             " what people said",
         )
         parser.add_argument("--preset", choices=list(PRESETS), help=f"named settings. {PRESET_HELP}")
         parser.add_argument("--epochs", type=int, help=f"passes over the rows (default: {EPOCHS})")
-        parser.add_argument("--batch-size", type=int, help=f"rows of an update (default: {BATCH_SIZE})")
-        parser.add_argument("--learning-rate", type=float, help=f"default: {LEARNING_RATE}")
+        parser.add_argument("--batch-size", type=int, help=f"rows per update (default: {BATCH_SIZE})")
+        parser.add_argument("--learning-rate", type=float, help=f"learning rate (default: {LEARNING_RATE})")
         parser.add_argument(
             "--no-quantization",
             action="store_const",
             const=True,
-            help="hold the base in full; by default in 4 bits under an adapter, where there are CUDA and bitsandbytes",
+            help="keep the base unquantised; by default it has 4 bits under an adapter, with CUDA and bitsandbytes",
         )
-        parser.add_argument("--set", dest="changes", metavar="JSON", help="fields of the spec as JSON, over all others")
+        parser.add_argument(
+            "--set", dest="changes", metavar="JSON", help="fields of the spec as JSON; they take precedence"
+        )
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 

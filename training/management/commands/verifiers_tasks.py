@@ -27,8 +27,8 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True):
 
 class Command(UncheckedCommand):
     help = (
-        "Opens a taskset of verifiers by an interpreter that has it, and shows its tasks with their rewards and what "
-        "keeps each from being scored by a reply alone; or scores replies. A reward that fails is an error and no "
+        "Opens a taskset of verifiers with an interpreter that has it, and shows its tasks, their rewards and why a "
+        "task cannot be scored by a reply alone; or scores replies. A reward that fails is an error, not a "
         "number. Exit codes: 0 done, 1 a reply could not be scored (each is named, the others are scored), 2 an "
         "argument is invalid or something is missing (all of it is named)."
     )
@@ -36,12 +36,16 @@ class Command(UncheckedCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("taskset", help="an installed package, or with --folder a module in it")
         parser.add_argument("--python", type=Path, required=True, help="an interpreter that has verifiers")
-        parser.add_argument("--folder", type=Path, help="where the taskset's module lies")
+        parser.add_argument("--folder", type=Path, help="folder of the taskset's module")
         parser.add_argument("--config", default="{}", help="the taskset's own fields, as a JSON object")
-        parser.add_argument("--variable", action="append", default=[], help="a variable that it gets; may be repeated")
+        parser.add_argument(
+            "--variable", action="append", default=[], help="environment variable to pass on; repeatable"
+        )
         parser.add_argument("--first", type=int, default=0, help="number of the first task shown (default: 0)")
-        parser.add_argument("--tasks", type=int, default=20, help="how many are shown (default: %(default)s)")
-        parser.add_argument("--score", type=Path, metavar="FILE", help="JSON lines of index and reply")
+        parser.add_argument("--tasks", type=int, default=20, help="number of tasks shown (default: %(default)s)")
+        parser.add_argument(
+            "--score", type=Path, metavar="FILE", help="score the replies in this file: JSON lines of index and reply"
+        )
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

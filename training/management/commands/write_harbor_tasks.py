@@ -20,15 +20,15 @@ IMAGE = "reckoner:cpu"
 class Command(UncheckedCommand):
     help = (
         "Draws tasks of an environment and writes each as a task folder of Harbor: instruction, containers, tests that "
-        "ask our grader, and the solution where one is known. Exit codes: 0 written, 2 an argument is invalid (every "
+        "ask our grader, and the solution if one is known. Exit codes: 0 written, 2 an argument is invalid (every "
         "fault is named, nothing is written)."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("environment", help="name of an environment that is installed, such as office")
-        parser.add_argument("folder", type=Path, help="gets a folder for each task")
-        parser.add_argument("--tasks", type=int, default=10, help="how many (default: %(default)s)")
-        parser.add_argument("--first", type=int, default=0, help="number of the first of them (default: 0)")
+        parser.add_argument("folder", type=Path, help="where a folder for each task is written")
+        parser.add_argument("--tasks", type=int, default=10, help="number of tasks (default: %(default)s)")
+        parser.add_argument("--first", type=int, default=0, help="number of the first task (default: 0)")
         parser.add_argument("--split", choices=["train", "heldout"], default="heldout", help="default: heldout")
         parser.add_argument("--image", default=IMAGE, help="Reckoner's image, for the world (default: %(default)s)")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")

@@ -31,7 +31,9 @@ def _amount(text: str) -> Decimal:
     except InvalidOperation:
         found = Decimal("NaN")
     if not found.is_finite() or found != round(found, 6):
-        raise argparse.ArgumentTypeError(f"{text!r} is no amount; give a number with at most 6 decimals, such as 2.50")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an amount; give a number with at most 6 decimals, such as 2.50"
+        )
     return found
 
 
@@ -42,7 +44,7 @@ class Command(UncheckedCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help="what the key is for")
+        parser.add_argument("name", help="name of the key: what it is for")
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument(
             "--scope",
@@ -55,12 +57,12 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--requests-a-minute",
             type=int,
-            help="requests that it may make in a minute (default: the instance's limit)",
+            help="most requests per minute (default: the instance's limit)",
         )
         parser.add_argument(
             "--spend-a-day",
             type=_amount,
-            help="what its calls may cost in a day (UTC), in the unit of the backends' prices (default: no budget)",
+            help="largest cost of its calls in a day (UTC), in the unit of the backends' prices (default: no budget)",
         )
         parser.add_argument(
             "--agent",

@@ -36,14 +36,14 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=ACTIONS)
-        parser.add_argument("email", nargs="?", help="of the person; `list` needs none")
+        parser.add_argument("email", nargs="?", help="e-mail address of the person; not needed by `list`")
         parser.add_argument("--role", choices=Role.values, help="for invite and role")
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument(
             "--everywhere", action="store_true", help="deactivate, reactivate: the account, in every workspace"
         )
         parser.add_argument(
-            "--url", default="http://localhost:8000", help="where people open Reckoner: what links begin with"
+            "--url", default="http://localhost:8000", help="address at which people open Reckoner; links begin with it"
         )
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 

@@ -24,9 +24,9 @@ class Command(UncheckedCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("action", choices=["list", "create", "rename"])
-        parser.add_argument("slug", nargs="?", help="part of every address; `list` needs none")
+        parser.add_argument("slug", nargs="?", help="slug, part of every address; not needed by `list`")
         parser.add_argument("--name", help="for create and rename")
-        parser.add_argument("--admin", help="create: e-mail address of a person with an account, its first admin")
+        parser.add_argument("--admin", help="create: e-mail address of its first admin, who has an account")
         parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -79,7 +79,7 @@ def read_harbor(folder: Path) -> tuple[list[HarborTask], list[Fault]]:
     """The tasks of a task folder, or of all task folders in a folder, by name, and every fault of the others. Hidden
     folders and files beside the folders are left alone."""
     if not folder.is_dir():
-        return [], [Fault(str(folder), "", "is no folder")]
+        return [], [Fault(str(folder), "", "is not a folder")]
     if (folder / CONFIG).exists():
         places = [folder]
     else:
@@ -146,7 +146,7 @@ class _Folder:
         path = self.place / name
         try:
             if not path.resolve().is_relative_to(self.root):
-                self._fault(name, "leads out of the task's folder; it must be a file within")
+                self._fault(name, "leads out of the task's folder; it must be a file in it")
                 return None
             if path.stat().st_size > MOST_BYTES:
                 self._fault(name, f"has more than {MOST_BYTES:,} bytes")

@@ -125,7 +125,7 @@ def read_own_task(place: Path, task: HarborTask) -> Task:
     except (OSError, msgspec.DecodeError) as error:
         raise NotOurs(f"{task.folder}/{WORLD}: {error}") from error
     if found.environment != name:
-        raise NotOurs(f"{task.folder}/{WORLD}: is of environment {found.environment!r}, task.toml says {name!r}")
+        raise NotOurs(f"{task.folder}/{WORLD}: is of environment {found.environment!r}, but task.toml says {name!r}")
     return found
 
 

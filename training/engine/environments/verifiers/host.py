@@ -107,7 +107,7 @@ class Host:
         if self.own_env:
             lacks.append(f"its environment {self.own_env} takes part in the conversation")
         if not task.data.prompt:
-            lacks.append("it has no prompt: a simulated user would begin")
+            lacks.append("it has no prompt: a simulated user begins the conversation")
         if task.NEEDS_CONTAINER or task.data.image:
             lacks.append(f"it needs a container{f' of {task.data.image}' if task.data.image else ''}")
         if kind.toolsets(task.config) or type(self.taskset).toolsets(self.taskset.config):
@@ -173,7 +173,7 @@ def _required(fn: Any) -> set[str]:
 def _number(value: Any) -> float:
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"gave {number}, which is no score")
+        raise ValueError(f"gave {number}, which is not a score")
     return number
 
 

@@ -185,11 +185,11 @@ def _find_missing(
 ) -> list[str]:
     reasons = [f"variable {name}: is not set" for name in variables if name not in environment]
     if folder is not None and not folder.is_dir():
-        reasons.append(f"{folder}: is no folder")
+        reasons.append(f"{folder}: is not a folder")
     if not (python.is_file() and os.access(python, os.X_OK)):
         return [
             *reasons,
-            f"{python}: is no interpreter; name that of an environment with verifiers, such as .venv/bin/python",
+            f"{python}: is not an interpreter; give that of an environment with verifiers, such as .venv/bin/python",
         ]
     try:
         told = subprocess.run(  # noqa: S603
@@ -205,7 +205,7 @@ def _find_missing(
     words = told.stdout.split()
     if told.returncode != 0 or len(words) != 3:
         said = told.stderr.strip().splitlines()
-        return [*reasons, f"{python}: is no Python of version 3.11 or newer{f' ({said[-1]})' if said else ''}"]
+        return [*reasons, f"{python}: is not Python 3.11 or newer{f' ({said[-1]})' if said else ''}"]
     if (int(words[0]), int(words[1])) < OLDEST:
         reasons.append(f"{python}: is Python {words[0]}.{words[1]}; verifiers needs 3.11 or newer")
     if words[2] != "True":
