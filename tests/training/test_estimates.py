@@ -158,7 +158,7 @@ def test_what_cannot_fit_is_told_with_figures_and_what_would(tmp_path: Path) -> 
         return [fault for fault in find_shortages(given, load, estimate, machine) if fault.field == "memory"]
 
     (fault,) = shortage(spec(), Machine("a CPU", 8, 16, 64 * GB))
-    assert "8.72 billion weights" in fault.reason and "there are 64.0 GB" in fault.reason
+    assert "8.72 billion weights" in fault.reason and "there are only 64.0 GB" in fault.reason
     assert fault.expected.startswith("lora, batch_size 1 with accumulate 64")
     assert shortage(spec(lora={}, optimiser={"batch_size": 1}), Machine("a CPU", 8, 16, 64 * GB)) == []
     (hopeless,) = shortage(spec(), Machine("a CPU", 8, 16, 8 * GB))

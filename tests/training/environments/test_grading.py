@@ -118,7 +118,7 @@ def test_what_cannot_be_graded_is_refused(
 )
 def test_ranks_within_a_group_are_rewards(scores: list[float], rewards: list[float]) -> None:
     assert rank_rewards(scores) == rewards
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="not a number"):
         rank_rewards([*scores, float("nan")])
 
 

@@ -138,7 +138,7 @@ class TestOverTheApi:
             (rows_body(ROW, file="rows.txt"), 400, "file", "rows.txt: ends in .txt"),
             (rows_body(ROW, file=".."), 400, "file", "Give a file's name"),
             (rows_body(ROW, agent="nobody"), 404, "", ""),
-            ({"what": "labelled", "file": "rows.jsonl", "content": "{}"}, 400, "agent", "is needed"),
+            ({"what": "labelled", "file": "rows.jsonl", "content": "{}"}, 400, "agent", "is required"),
             (decisions_body(DECISION | {"agent": "nobody"}), 400, "create_agents", "nobody: not an agent here"),
             (decisions_body("{", "[]"), 400, "file", "decisions.jsonl:1: "),
             (

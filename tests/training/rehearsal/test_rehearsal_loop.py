@@ -257,7 +257,7 @@ class TestCommand:
         # What is no model is refused before that.
         (base / "config.json").unlink()
         code, _, err = run_command(capsys, str(notes), *ASKED, "--base", str(base), "--seeds", "2")
-        assert code == 2 and "holds no model" in err and Rehearsal.objects.count() == 1
+        assert code == 2 and "is not a model" in err and Rehearsal.objects.count() == 1
 
     def test_without_an_instance_it_says_what_to_start(self, capsys: Any, notes: Path, settings: Any) -> None:
         settings.MODEL_SERVER_URL = "http://127.0.0.1:9"
