@@ -17,7 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from training.engine.spec import RunResult, RunSpec
+from training.engine.result import RunResult
+from training.engine.spec import RunSpec
 from training.estimates import Estimate, estimate_run, read_shape, shape_of_tiny
 from training.hardware import this_machine
 

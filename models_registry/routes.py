@@ -46,7 +46,8 @@ SELECT string_agg(stamp, ',' ORDER BY stamp) FROM (
    WHERE v.registered_model_id = {{model}}
 ) AS stamped
 """  # noqa: S608 - names of our own
-"""SQL: the stamp of all rows behind the routes of {model}, for a query that names it, by no alias that stands here."""
+"""SQL: the stamp of all rows behind the routes of {model}, which must not use an alias of this query: an inner
+one hides an outer one."""
 _STAMPS = STAMPS.format(model="%(model)s::uuid")
 
 

@@ -19,7 +19,7 @@ from training.engine.environments.demonstrations import demonstrate
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
-from training.engine.spec import ModelScore
+from training.engine.result import ModelScore
 from training.local_runs import run_here
 from training.paired_tasks import PairedTasks, read_paired_tasks
 from training.task_runs import AT_ONCE, LEARNING_RATE, ONLINE

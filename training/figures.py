@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from training.engine.methods import METHODS
-from training.engine.spec import RunResult
+from training.engine.result import RunResult
 from training.models import TrainingRun
 
 

@@ -26,7 +26,8 @@ from django.conf import settings
 from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from models_registry.artifacts import reading
-from training.engine.spec import EXIT_BAD_SPEC, EXIT_FAILED, EXIT_OK, EXIT_STOPPED, RunResult
+from training.engine.result import RunResult
+from training.engine.spec import EXIT_BAD_SPEC, EXIT_FAILED, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
 
 logger = structlog.get_logger(__name__)

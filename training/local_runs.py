@@ -26,7 +26,8 @@ from training import launcher
 from training.cards import CARD, card_of_folder
 from training.dataset_parts import ROWS_FILE
 from training.engine.methods import TRAINING, RowKind
-from training.engine.spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED, RunResult
+from training.engine.result import RunResult
+from training.engine.spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
 from training.freezing import freeze_rows
 from training.imports.texts import read_texts

@@ -145,7 +145,9 @@ def _ask(
             questions.append(question)
     prompts = sum(len(one.wanted.asks.prompts) for one in questions if isinstance(one.wanted.asks, Scoring))
     if prompts > MOST_PROMPTS:
-        faults.append(FieldFault("options", f"have {prompts:,} items of rankings in one call", f"{MOST_PROMPTS:,}"))
+        faults.append(
+            FieldFault("options", f"have {prompts:,} items of rankings in one call", f"at most {MOST_PROMPTS:,}")
+        )
     if faults:
         raise InvalidInput("The agent cannot answer this request.", faults=faults)
     return questions

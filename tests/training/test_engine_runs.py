@@ -30,7 +30,7 @@ from tests.engine_task import TINY, labelled
 from tools.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory
 from tools.warm import stand_in
 from training.datasets import import_labelled, snapshot_ledger
-from training.engine.spec import RunResult
+from training.engine.result import RunResult
 from training.exports import start_export
 from training.launcher import Finished
 from training.models import Evaluation, TrainingRun

@@ -11,7 +11,7 @@ import pytest
 
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import ModelVersionFactory
-from training.engine.spec import RunResult
+from training.engine.result import RunResult
 from training.evaluation import gate_version, score_predictions
 from training.measures import measure_evaluation
 from training.models import Evaluation

@@ -27,8 +27,8 @@ from tools.factories import (
     TrainingRunFactory,
 )
 from training.curves import estimate_left
+from training.engine.result import RewardSpread, RunResult
 from training.engine.samples import Asked, Look, Reply, Samples
-from training.engine.spec import RewardSpread, RunResult
 from training.figures import keep_metrics
 from training.models import DatasetSnapshot, ExportJob, TrainingRun
 from training.runs import RunPlan, start_run

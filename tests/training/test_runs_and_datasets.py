@@ -33,7 +33,7 @@ from tools.factories import (
     TrainingRunFactory,
 )
 from training.datasets import import_labelled, snapshot_ledger
-from training.engine.spec import RunResult
+from training.engine.result import RunResult
 from training.errors import EmptyDataset, InvalidRun, RunOver
 from training.evaluation import gate_version, score_predictions
 from training.exports import end_with_job as end_export

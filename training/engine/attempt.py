@@ -17,7 +17,8 @@ from training.engine.environments.outside import OutsideAgent
 from training.engine.events import Events
 from training.engine.hardware import autocast, choose_precision
 from training.engine.processes import Processes
-from training.engine.spec import AlarmRaised, RunSpec
+from training.engine.result import AlarmRaised
+from training.engine.spec import RunSpec
 from training.engine.stop import StopFlag
 
 

@@ -28,10 +28,11 @@ from training.engine.evaluate_texts import predict_texts, score_texts
 from training.engine.generation import write_answers
 from training.engine.models import Loaded
 from training.engine.prompts import NO_SYSTEM_ROLE, PromptEncoder, find_room
+from training.engine.result import ModelScore, SuiteAnswers
 from training.engine.rows import YES, Labelled, Logged, Prompt, Row, Text, prompts_of
 from training.engine.scoring import score_rows, serving_probabilities
 from training.engine.slates import log_odds
-from training.engine.spec import Evaluate, ModelScore, SuiteAnswers
+from training.engine.spec import Evaluate
 
 Which = Literal["base", "trained"]
 PROBABILITY_DIGITS = 7

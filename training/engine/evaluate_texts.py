@@ -22,8 +22,8 @@ from training.engine.attempt import Attempt
 from training.engine.generation import write_answers
 from training.engine.memory import score_in_batches
 from training.engine.models import Loaded
+from training.engine.result import ModelScore
 from training.engine.rows import Text, prompts_of
-from training.engine.spec import ModelScore
 
 
 def predict_texts(

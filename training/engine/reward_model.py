@@ -43,8 +43,9 @@ from training.engine.models import (
     load_tokenizer,
     trainable_parameters,
 )
+from training.engine.result import ModelScore
 from training.engine.rows import Preference, Prompt, prompts_of
-from training.engine.spec import REWARD_MODEL, ModelScore, ModelSource
+from training.engine.spec import REWARD_MODEL, ModelSource
 
 HEAD = "reward_head.safetensors"
 BATCH = 64

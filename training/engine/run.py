@@ -41,9 +41,10 @@ from training.engine.models import (
 )
 from training.engine.option_tokens import MANY_OPTIONS
 from training.engine.prompts import PromptEncoder, SystemPromptTooLong, find_room
+from training.engine.result import RewardSpread, RunResult
 from training.engine.reward_model import calibration_error, judge_pairs, load_reward_model
 from training.engine.rows import Asking, Labelled, Logged, Text, prompts_of
-from training.engine.spec import Evaluate, ModelSource, RewardSpread, RunResult, RunSpec
+from training.engine.spec import Evaluate, ModelSource, RunSpec
 from training.engine.watch import Watch
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"

@@ -29,8 +29,8 @@ from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.services import refuse_reward_model, store_artifact
 from training.dataset_parts import ROWS_FILE, SLICES
 from training.engine.methods import RowKind
+from training.engine.result import SuiteAnswers
 from training.engine.rows import Labelled
-from training.engine.spec import SuiteAnswers
 from training.launcher import run_engine, write_atomically
 from training.log_gate import find_learnt
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore, TrainingRun

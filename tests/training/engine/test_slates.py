@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from tests.training.engine.engine_world import engine, read_result, write_run
+from training.engine.result import RunResult
 from training.engine.reward_weighted_rankings import find_lessons, first_log_p
 from training.engine.rows import Labelled, Logged, Slate
 from training.engine.slates import best_first, find_rankings, find_slates, first_propensity, log_odds, log_probability
-from training.engine.spec import RunResult
 from training.evaluation import read_rankings
 from training.ranking_measures import measure_rankings
 

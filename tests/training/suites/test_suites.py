@@ -28,7 +28,7 @@ from tools.factories import (
 from tools.factories.models_registry import put_files
 from tools.factories.training import put_rows
 from training.datasets import import_labelled, import_rows
-from training.engine.spec import SuiteAnswers
+from training.engine.result import SuiteAnswers
 from training.imports.answers import read_answers_file
 from training.marks import remove_marked_files
 from training.models import EvaluationSuite, SuiteScore

@@ -25,8 +25,8 @@ from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 from training.engine.episodes.rollouts import roll_out
 from training.engine.models import Loaded, fingerprint
+from training.engine.result import EpisodeScore, ModelScore
 from training.engine.scoring import score_rows, serving_probabilities
-from training.engine.spec import EpisodeScore, ModelScore
 
 
 def act_on(attempt: Attempt, loaded: Loaded, tasks: Sequence[Task], batch_size: int) -> list[Episode]:

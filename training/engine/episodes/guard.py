@@ -18,10 +18,10 @@ from training.engine.environments.tasks import Task
 from training.engine.episodes.alarms import Alarm, History
 from training.engine.fit import Metrics, Updates, fit
 from training.engine.models import Loaded
+from training.engine.result import AlarmRaised
 from training.engine.rows import Labelled, prompts_of
 from training.engine.scoring import score_rows
 from training.engine.settings import Alarms
-from training.engine.spec import AlarmRaised
 
 R = TypeVar("R")
 Act = Callable[[Sequence[Task], int], Sequence[Episode]]

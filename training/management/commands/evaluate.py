@@ -22,8 +22,9 @@ from models_registry.references import FORMS, find_version, is_reference
 from training import launcher
 from training.cards import CARD, name_base
 from training.engine.methods import RowKind
+from training.engine.result import RunResult
 from training.engine.rows import Labelled
-from training.engine.spec import REWARD_MODEL, RunResult
+from training.engine.spec import REWARD_MODEL
 from training.imports.answers import KnownAnswers, read_answers_file
 from training.management.agents import NoSingleAgent, find_agent
 from training.plain_baseline import compare_with_words, teach_words_of

@@ -22,7 +22,8 @@ from training import launcher
 from training.dataset_parts import ROWS_FILE
 from training.engine.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS, Format, recommend_quantisation
 from training.engine.export_spec import ExportPlan, ExportReport
-from training.engine.spec import HUB_ID, RunResult
+from training.engine.result import RunResult
+from training.engine.spec import HUB_ID
 from training.export_plans import HeldOut, find_base_name, find_heldout
 from training.exports import REPORT
 from training.hardware import this_machine
