@@ -68,7 +68,7 @@ class BackendForm(FaultsForm):
         label="Artifact store on the server",
         max_length=500,
         required=False,
-        help_text="Path of the artifact store on the server, to load adapters from. Leave empty if it is as here.",
+        help_text="Path of the artifact store there, to load adapters from. Leave empty if it is the same as here.",
     )
 
     def __init__(self, *given: Any, backend: Backend | None = None, **more: Any) -> None:
