@@ -196,6 +196,9 @@ def prepare_imports() -> None:
     # On cores shared with others, threads that spin while they wait cost several times the work itself; threads that
     # sleep cost nothing that could be measured.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Linux only: huge pages for large tensors. Gradients get new memory at every step, and giving it out in small pages
+    # took a tenth of the time of training 270M parameters.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFlag, agent: OutsideAgent | None) -> int:
