@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from training.engine.actions import Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
-from training.engine.direct_method import guess_right
+from training.engine.direct_method import guess_right, what_acted
 from training.engine.fit import Metrics, kept_from
 from training.engine.models import Loaded
 from training.engine.offline import Decisions
@@ -46,7 +46,8 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     if estimated is None:
         reward = torch.tensor([row.reward or 0.0 for row in decisions.rows])
         propensity = torch.tensor([row.propensity or 1.0 for row in decisions.rows])
-        q, actions = guess_right(decisions, reward, start, settings), decisions.actions.cpu()
+        q = guess_right(decisions, reward, what_acted(decisions, start), settings)
+        actions = decisions.actions.cpu()
         estimated = doubly_robust(q, actions, reward, propensity, settings.feedback_noise, settings.weight_cap)
         known = actions[decisions.logged :]
         estimated[decisions.logged :] = nn.functional.one_hot(known, estimated.shape[1]).float()

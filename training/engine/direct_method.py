@@ -27,7 +27,6 @@ from torch import Tensor
 from decisions.labelling.classifier import learn_machines, make_features, shorten
 from training.engine.actions import hidden_size
 from training.engine.offline import Decisions
-from training.engine.rows import Logged
 from training.engine.settings import DirectMethod
 from training.engine.states import read_states
 from training.engine.stop import StopFlag
@@ -147,16 +146,14 @@ def find_weights(
     return [float(one) for one in found.x]
 
 
-def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: DirectMethod) -> Tensor:
+def guess_right(decisions: Decisions, rewards: Tensor, base_log_p: Tensor, settings: DirectMethod) -> Tensor:
     """(n, K): q(a | x), the chance that an option is right; 0 for what was not offered. On the CPU.
 
-    `rewards` (n,) in [0, 1], what was said of each decision, or NaN where nothing was; `start` (n, K) log-probabilities
-    of the starting policy.
+    `rewards` (n,) in [0, 1], what was said of each decision, or NaN where nothing was; `base_log_p` (n, K) of
+    `what_acted`.
     """
     attempt = decisions.attempt
     attempt.events.progress(0, 1, "fitting the direct method")
-    base_log_p = start.to("cpu", copy=True)
-    take_logged_probabilities(base_log_p, decisions.rows)
     reward = rewards.double().numpy()
     actions = [row.action for row in decisions.rows]
     features = [count_words([row.prompt for row in decisions.rows])]
@@ -182,11 +179,23 @@ def guess_right(decisions: Decisions, rewards: Tensor, start: Tensor, settings: 
     return torch.from_numpy(combine(scores, base, offered, weights)).float()
 
 
-def take_logged_probabilities(log_p: Tensor, rows: Sequence[Logged]) -> None:
-    """Writes what the deciding model thought over the base's guess (n, K): often better, and it had not seen the row.
+def what_acted(decisions: Decisions, start: Tensor | None = None) -> Tensor:
+    """(n, K) log-probabilities of each row's options, on the CPU: what the deciding model thought, where the row says
+    it, which is often better, and that model had not seen the row; else what the starting policy thinks.
 
-    `rows` are the first of the n; K is at least the number of their options. Rows without it keep the base's guess.
+    `start` (n, K) are the starting policy's. Without it only the rows that need them are scored, and replayed ones are
+    left at 0: their answer is known.
     """
+    rows = decisions.rows[: decisions.logged]
+    if start is not None:
+        log_p = start.to("cpu", copy=True)
+    else:
+        log_p = torch.zeros(decisions.offered.shape)
+        unsaid = [place for place, row in enumerate(rows) if row.probabilities is None]
+        if unsaid:
+            scored = decisions.score(unsaid).cpu()
+            log_p[unsaid, : scored.shape[1]] = scored
     for place, row in enumerate(rows):
         if row.probabilities is not None:
             log_p[place, : len(row.probabilities)] = torch.tensor(row.probabilities).clamp(min=LOGGED_FLOOR).log()
+    return log_p

@@ -52,9 +52,12 @@ class Decisions:
         counts = torch.tensor([len(options) for options in self.options])
         return torch.arange(int(counts.max())) < counts[:, None]
 
-    def score(self) -> Tensor:
-        """(n, K) log-probabilities under the weights as they are: the starting policy's, before `learn`."""
-        return score_rows(self.attempt, self.model, self.scorer, self.prompts, self.options)
+    def score(self, places: Sequence[int] | None = None) -> Tensor:
+        """(n, K) log-probabilities under the weights as they are: the starting policy's, before `learn`. Of the rows at
+        `places` alone, if they are given."""
+        places = range(len(self.rows)) if places is None else places
+        prompts, options = [self.prompts[place] for place in places], [self.options[place] for place in places]
+        return score_rows(self.attempt, self.model, self.scorer, prompts, options)
 
     def learn(
         self,

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from training.engine.actions import Scores
 from training.engine.attempt import Attempt, Outcome
 from training.engine.data import RunData
-from training.engine.direct_method import guess_right
+from training.engine.direct_method import guess_right, what_acted
 from training.engine.fit import Metrics, kept_from
 from training.engine.models import Loaded
 from training.engine.offline import Decisions
@@ -61,7 +61,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     targets = kept_from(attempt, "targets")
     if targets is None:
         right = torch.tensor([value for _, value in told] + [1.0] * len(data.replay))
-        q, actions = guess_right(decisions, right, decisions.score(), settings), decisions.actions.cpu()
+        q, actions = guess_right(decisions, right, what_acted(decisions), settings), decisions.actions.cpu()
         targets = posterior_targets(q, decisions.offered, actions, right, settings.feedback_noise)
         targets[len(told) :] = nn.functional.one_hot(actions[len(told) :], targets.shape[1]).float()
     on_device = targets.to(attempt.device)

@@ -15,6 +15,31 @@ from training.engine.memory import score_in_batches
 from training.engine.scoring import BATCH
 
 
+class _Reached(Exception):
+    """Ends a forward where it has come far enough. `states` (B, T, H)."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.states = states
+
+
+def states_before(backbone: nn.Module, layer: int, layers: int, ids: Tensor) -> Tensor:
+    """ids (B, T) → (B, T, H): what goes into layer number `layer`, from 0, of the backbone's `layers`. The layers from
+    there on are not calculated."""
+
+    def stop(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        raise _Reached(args[0])
+
+    blocks = next(part for part in backbone.modules() if isinstance(part, nn.ModuleList) and len(part) == layers)
+    handle = blocks[layer].register_forward_pre_hook(stop)
+    try:
+        backbone(input_ids=ids, use_cache=False)
+    except _Reached as reached:
+        return reached.states
+    finally:
+        handle.remove()
+    raise AssertionError(f"layer {layer} was not called")
+
+
 @torch.no_grad()
 def read_states(
     attempt: Attempt,
@@ -32,14 +57,14 @@ def read_states(
     model.eval()
     causal = causal_of(model)
     backbone = getattr(causal, causal.base_model_prefix)
-    middle = causal.config.get_text_config().num_hidden_layers // 2
+    layers = causal.config.get_text_config().num_hidden_layers
     end = scorer.prompts.tail
     found: list[Tensor | None] = [None] * len(prompts)
 
     def read(batch: list[int]) -> None:
         ids, lengths = pad_right([prompts[i] for i in batch], scorer.tokenizer.pad_token_id, attempt.device)
         with attempt.autocast(model):
-            states = backbone(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states[middle].float()
+            states = states_before(backbone, layers // 2, layers, ids).float()
         places = torch.arange(ids.shape[1], device=attempt.device)[None]
         begin = torch.tensor([heads[i] for i in batch], device=attempt.device)[:, None]
         own = ((places >= begin) & (places < (lengths - end)[:, None])).float()[..., None]

@@ -20,13 +20,7 @@ from training.engine.all_action import doubly_robust
 from training.engine.answers import mass_loss
 from training.engine.attempt import Attempt
 from training.engine.data import RunData
-from training.engine.direct_method import (
-    combine,
-    count_words,
-    find_weights,
-    score_apart,
-    take_logged_probabilities,
-)
+from training.engine.direct_method import combine, count_words, find_weights, score_apart, what_acted
 from training.engine.dpo import Pairs, dpo_loss
 from training.engine.events import Events
 from training.engine.fit import Diverged, Updates, fit, pause_for
@@ -34,6 +28,7 @@ from training.engine.grpo import group_advantages
 from training.engine.hardware import choose_precision, multiplies_bfloat16
 from training.engine.kto import class_weights, downsample, kto_loss
 from training.engine.models import Loaded, load_model, load_tokenizer, trainable_parameters
+from training.engine.offline import Decisions
 from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
 from training.engine.posterior import posterior_targets
 from training.engine.ppo import generalised_advantages, normalise
@@ -74,17 +69,6 @@ def test_posterior_gives_nothing_to_what_was_not_offered() -> None:
     q, offered = torch.tensor([[0.6, 0.4, 0.0]]), torch.tensor([[True, True, False]])
     targets = posterior_targets(q, offered, torch.tensor([1]), torch.tensor([0.0]), 0.05)
     assert targets[0, 2] == 0 and targets.sum() == pytest.approx(1.0)
-
-
-def test_what_the_deciding_model_thought_takes_the_place_of_the_base_s_guess() -> None:
-    plain = Logged(id="1", prompt="x", options=("a", "b"), action="a", propensity=0.5, reward=1.0)
-    told = Logged(
-        id="2", prompt="x", options=("a", "b"), action="a", propensity=0.5, reward=1.0, probabilities=(0.9, 0.1)
-    )
-    guess = torch.full((3, 3), -5.0)
-    take_logged_probabilities(guess, [plain, told])
-    assert guess[1].tolist() == pytest.approx([np.log(0.9), np.log(0.1), -5.0])
-    assert (guess[[0, 2]] == -5.0).all()
 
 
 @pytest.mark.parametrize(
@@ -178,6 +162,24 @@ def log_p_of(model: nn.Module, prompt: list[int], text: list[int]) -> float:
     """Token by token."""
     log_p = model(torch.tensor([prompt + text])).logits[0].log_softmax(-1)
     return sum(log_p[len(prompt) - 1 + place, token].item() for place, token in enumerate(text))
+
+
+def test_what_the_deciding_model_thought_takes_the_place_of_the_base_s_guess(
+    base_folder: Path, attempt: Attempt
+) -> None:
+    about = {"options": ("a", "b"), "action": "a", "propensity": 0.5, "reward": 1.0}
+    unsaid, said = Logged("1", "x", **about), Logged("2", "y", **about, probabilities=(0.9, 0.1))
+    known = Labelled("3", "z", ("a", "b", "c"), "c")
+    loaded = Loaded(load_model(base_folder, attempt.device), load_tokenizer(base_folder))
+    decisions = Decisions(attempt, loaded, [unsaid, said], [known])
+    start = decisions.score()
+    for found in (what_acted(decisions), what_acted(decisions, start)):
+        assert found[0, :2].tolist() == pytest.approx(start[0, :2].tolist(), abs=1e-5)
+        assert found[1, :2].tolist() == pytest.approx([np.log(0.9), np.log(0.1)])
+    assert what_acted(decisions, start)[2].tolist() == start[2].tolist()
+    decisions = Decisions(attempt, loaded, [said], [known])
+    decisions.model = nn.Identity()  # nothing is left to score, and it could not
+    assert what_acted(decisions)[0, :2].tolist() == pytest.approx([np.log(0.9), np.log(0.1)])
 
 
 def test_a_text_s_log_probability_is_the_sum_over_its_tokens(base_folder: Path, attempt: Attempt) -> None:
