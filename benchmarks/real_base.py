@@ -278,7 +278,6 @@ def measure_rates(report: Report, base: Path, queries: Queries) -> None:
             text=True,
             check=True,
             cwd=ROOT,
-            env={**os.environ, "OMP_WAIT_POLICY": "passive"},  # else threads that wait spin, which counts as work
         )
         rates = json.loads(done.stdout)
         figure = (

@@ -73,7 +73,7 @@ def engine_environment() -> dict[str, str]:
     chosen = {
         name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
     }
-    return chosen | {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return chosen | {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONUNBUFFERED": "1"}
 
 
 def engine_command() -> list[str]:

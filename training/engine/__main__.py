@@ -21,7 +21,7 @@ import pydantic
 from training.engine.data import DataError, RunData, read_data
 from training.engine.environments.outside import BadAgent, OutsideAgent, UnknownAgent, find_agent
 from training.engine.export_formats import find_missing_packages
-from training.engine.launch import count_processes, find_launch_faults, is_main_process
+from training.engine.launch import LIBRARIES, count_processes, find_launch_faults, is_main_process
 from training.engine.methods import RowKind
 from training.engine.spec import (
     EXIT_BAD_SPEC,
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         spec, data = read_run(options.run_dir, agent)
         if faults := find_launch_faults(spec, os.environ):
             raise BadRun(faults)
-        prepare_imports()
+        os.environ.update({**LIBRARIES, **os.environ})
         claim = claim_together if count_processes(os.environ) > 1 else claim_attempt
         number, folder = claim(options.run_dir, options.attempt)
     except BadRun as error:
@@ -188,17 +188,6 @@ def claim_together(run_dir: Path, number: int | None) -> tuple[int, Path]:
     if isinstance(told, list):
         raise BadRun(told)
     return told
-
-
-def prepare_imports() -> None:
-    """What torch and tokenizers read of the environment when they are loaded."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads get in the way of torch's
-    # On cores shared with others, threads that spin while they wait cost several times the work itself; threads that
-    # sleep cost nothing that could be measured.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Linux only: huge pages for large tensors. Gradients get new memory at every step, and giving it out in small pages
-    # took a tenth of the time of training 270M parameters.
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFlag, agent: OutsideAgent | None) -> int:

@@ -9,9 +9,14 @@ QUESTION is one JSON object: `spec` (fields of a run's spec: `base`, `lora`, `op
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+
+from training.engine.launch import LIBRARIES
+
+os.environ.update({**LIBRARIES, **os.environ})
 
 import msgspec
 import torch

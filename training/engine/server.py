@@ -16,11 +16,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from training.engine.launch import LIBRARIES
+
 # Weights come from the store. Set before the libraries are imported: a server never asks a hub for anything.
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# Idle torch threads sleep instead of spinning: the cores are shared with the web and the workers.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.update({"HF_HUB_OFFLINE": "1", **LIBRARIES, **os.environ})
 
 from granian.constants import Interfaces
 from granian.server.embed import Server

@@ -67,6 +67,6 @@ def test_the_estimate_adds_up_all_runs_and_decisions() -> None:
     decisions 0.4 are judged, and as many of the others are learnt from."""
     plan = Plan(base="some/model", rounds=2, seeds=3, missing=0.6)
     trained = 3 * 0.8 * 50 + (50 + 0.8 * 78) + 3 * (50 + 0.8 * 700) + 3 * 750
-    scored = 4 * 2 * 150 + (50 + 0.8 * 78) + (50 + 0.8 * 700) + 700 + 100
+    scored = 4 * 2 * 150 + (50 + 0.8 * 78) / 2 + (50 + 0.8 * 700) / 2 + 700 + 100
     found = estimate_seconds(plan, source(), Rates(trained=2, scored=10, loading=5))
     assert found == pytest.approx(3 * (trained / 2 + scored / 10 + 5 * 2 * 5))
