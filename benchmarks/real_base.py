@@ -10,7 +10,7 @@ folder with a causal language model in safetensors.
 
 For each seed 200 labels teach the base, and the tiny one beside it (`pretrain`), which then decides in rounds: each
 round's decisions (temperature 0.25, epsilon 0.02; 5 % of the feedback is wrong, 15 % missing) are added to the log,
-and `posterior` trains on all of it: the tiny base anew, the other from where it stands. Reviewers label 150 of the
+and `posterior` trains on all of it: the tiny base anew, the other from where it stands. Reviewers label 300 of the
 decisions, rejected ones first, at the price of three verdicts each. 1,000 other queries are only measured on. Beside it
 stands a classifier of word counts on the same labels and the same confirmed decisions. `--world few` has 77 of
 CLINC150's intents instead of the domains, `--world intents` all 150, and neither has a bound. `--quick` teaches one
@@ -64,7 +64,7 @@ tokenizer.chat_template = None
 tokenizer.save_pretrained(out)
 """
 LABELS, DECISIONS, ROUNDS, HELD_OUT = 200, 2_000, 4, 1_000
-FEW, REVIEWED = 77, 150
+FEW, REVIEWED = 77, 300
 PROMPT_TOKENS = 64
 TEMPERATURE, EPSILON, WRONG, MISSING = 0.25, 0.02, 0.05, 0.15
 BOUND = 0.94
