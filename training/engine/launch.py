@@ -16,8 +16,8 @@ LIBRARIES: Mapping[str, str] = {
     # On cores shared with others, threads that spin while they wait cost several times the work itself; threads that
     # sleep cost nothing that could be measured.
     "OMP_WAIT_POLICY": "passive",
-    # Linux only: huge pages for large tensors. Gradients get new memory at every step, and giving it out in small pages
-    # took a tenth of the time of training 270M parameters.
+    # Linux only: huge pages for large tensors. Gradients get new memory at every step, which in small pages was 100,000
+    # page faults a step with 270M parameters (docs/results.md, "A pretrained base").
     "THP_MEM_ALLOC_ENABLE": "1",
 }
 """What torch and tokenizers read of the environment when they are loaded. What is set already stays."""
