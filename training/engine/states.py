@@ -22,22 +22,21 @@ class _Reached(Exception):
         self.states = states
 
 
-def states_before(backbone: nn.Module, layer: int, layers: int, ids: Tensor) -> Tensor:
-    """ids (B, T) → (B, T, H): what goes into layer number `layer`, from 0, of the backbone's `layers`. The layers from
-    there on are not calculated."""
+def states_before(layer: nn.Module, backbone: nn.Module, ids: Tensor) -> Tensor:
+    """ids (B, T) → (B, T, H): what goes into a layer of the backbone. That layer and those above it are not
+    calculated."""
 
     def stop(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
         raise _Reached(args[0])
 
-    blocks = next(part for part in backbone.modules() if isinstance(part, nn.ModuleList) and len(part) == layers)
-    handle = blocks[layer].register_forward_pre_hook(stop)
+    handle = layer.register_forward_pre_hook(stop)
     try:
         backbone(input_ids=ids, use_cache=False)
     except _Reached as reached:
         return reached.states
     finally:
         handle.remove()
-    raise AssertionError(f"layer {layer} was not called")
+    raise AssertionError("the layer is not the backbone's")
 
 
 @torch.no_grad()
@@ -57,14 +56,15 @@ def read_states(
     model.eval()
     causal = causal_of(model)
     backbone = getattr(causal, causal.base_model_prefix)
-    layers = causal.config.get_text_config().num_hidden_layers
+    count = causal.config.get_text_config().num_hidden_layers
+    layers = next(part for part in backbone.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
     end = scorer.prompts.tail
     found: list[Tensor | None] = [None] * len(prompts)
 
     def read(batch: list[int]) -> None:
         ids, lengths = pad_right([prompts[i] for i in batch], scorer.tokenizer.pad_token_id, attempt.device)
         with attempt.autocast(model):
-            states = states_before(backbone, layers // 2, layers, ids).float()
+            states = states_before(layers[count // 2], backbone, ids).float()
         places = torch.arange(ids.shape[1], device=attempt.device)[None]
         begin = torch.tensor([heads[i] for i in batch], device=attempt.device)[:, None]
         own = ((places >= begin) & (places < (lengths - end)[:, None])).float()[..., None]

@@ -88,7 +88,7 @@ def list_work(plan: Plan, split: Split, base: str) -> Iterator[Work]:
     for number, end in enumerate(split.round_ends(plan.rounds), start=1):
         rows = seeds + end * min(1, 2 * (1 - plan.missing))  # those that nobody judged, at most as many
         recipe = recipes.round_settings(base, round(rows), lora=plan.lora, last=number == plan.rounds)
-        yield Work(rows * _passes(recipe), rows / 2 + compared)  # the direct method reads states in the middle
+        yield Work(rows * _passes(recipe), rows / 2 + compared)  # the direct method reads the middle layer
     yield Work((seeds + stream) * _passes(recipes.ceiling_settings(base, seeds + stream)), compared)
     yield Work(0, stream + len(split.gate))
 
