@@ -44,7 +44,7 @@ docs: $(VENV)/dev-$(TORCH).stamp browser ## Writes docs/api, the glossary, the r
 	$(BIN)/python -m tools.ui_texts
 	$(BIN)/python -m tools.pictures $(ARGS)
 
-accept: $(VENV)/dev-$(TORCH).stamp ## Runs all that an issue must show: make accept PART=loop
+accept: $(VENV)/dev-$(TORCH).stamp browser bubblewrap swift ## Runs all that an issue must show: make accept PART=loop
 	$(BIN)/python -m benchmarks.accept.$(PART) $(ARGS)
 
 # Longest words first, so that none is replaced within another. base64's letters, as a URL may hold them.
