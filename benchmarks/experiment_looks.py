@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import json
 import logging
 import os
 import statistics
@@ -26,6 +25,7 @@ from typing import Any
 from django.db import connection
 
 from benchmarks.large_ledger import UUID7, large_ledger
+from tools.report import Report
 
 SLUG = "bench-looks"
 DAYS = 30
@@ -217,16 +217,14 @@ def main() -> int:
         ("  its polled part", "status", 0.150),
         ("  its charts", "chart", 0.150),
     ]
-    passed = True
+    report = Report("experiment_looks")
     for label, key, bound in points:
         figure, clock = figures[f"{key}_cpu_s"], figures[f"{key}_clock_s"]
-        good = figure <= bound
-        passed &= good
-        print(f"{label:<34} <= {bound:<6g} {figure:.3f} s (clock {clock:.3f} s) {'pass' if good else 'FAIL'}")
+        shown = f"{figure:.3f} s (clock {clock:.3f} s)"
+        report.add(label, bound=f"<= {bound:g} s", figure=shown, passed=figure <= bound)
     print(f"the first look, which reads all once: {figures['rebuilding_look_s']:.0f} s by the clock")
-    report = {"benchmark": "experiment_looks", "quick": quick, "observations": rows, "passed": passed}
-    print(json.dumps({**report, "figures": {name: round(value, 4) for name, value in figures.items()}}))
-    return 0 if passed else 1
+    shown_figures = {name: round(value, 4) for name, value in figures.items()}
+    return report.finish(quick=quick, observations=rows, figures=shown_figures)
 
 
 if __name__ == "__main__":

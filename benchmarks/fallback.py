@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -28,6 +27,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tools.admin import Admin
 from tools.instance import ROOT, Instance
 from tools.llama_server import LlamaServer
 from tools.report import Report
@@ -130,28 +130,21 @@ class Servers:
         self.second.stop()
 
 
-def set_up(instance: Instance, servers: Servers) -> tuple[str, httpx.Client, dict[str, Any]]:
+def set_up(admin: Admin, servers: Servers) -> dict[str, Any]:
     """An agent, two backends, and a version on each: the first is the champion, the second stands in."""
-    made = json.loads(instance.manage("create_key", "bench", "--scope", "admin", "--json").stdout)
-    client = httpx.Client(
-        base_url=f"{instance.url}/api/v1", headers={"Authorization": f"Bearer {made['key']}"}, timeout=60
-    )
 
-    def post(path: str, **body: Any) -> dict[str, Any]:
-        answer = client.post(path, json=body)
-        if not answer.is_success:
-            raise RuntimeError(f"{path}: {answer.status_code} {answer.text[:500]}")
-        return answer.json() if answer.content else {}
+    def post(path: str, **body: Any) -> Any:
+        return admin.call("POST", path, body)
 
     post("/agents", slug="filer", name="Filer", prompt_template="{{ text }}", options=OPTIONS)
-    model = client.get("/models").json()["results"][0]["name"]
+    model = admin.call("GET", "/models")["results"][0]["name"]
     versions = {}
     for name, server in (("first", servers.first), ("second", servers.second)):
         backend = post("/backends", name=name, url=server.url, capabilities=["json_schema"], retries=0)
         versions[name] = post("/remote-versions", model=model, remote_name=name, backend=backend["id"])
     post(f"/versions/{versions['first']['id']}/promote", reason="it is the only one")
     post(f"/versions/{versions['second']['id']}/aliases", alias="fallback")
-    return made["key"], client, versions
+    return versions
 
 
 def measure(report: Report, instance: Instance, servers: Servers, token: str, what: str, rounds: int) -> None:
@@ -213,14 +206,15 @@ def main() -> int:
         )
         try:
             instance.start("--no-demo")
-            token, client, versions = set_up(instance, servers)
-            measure(report, instance, servers, token, "without an experiment", rounds)
+            admin = Admin(instance)
+            versions = set_up(admin, servers)
+            measure(report, instance, servers, admin.key, "without an experiment", rounds)
             # The champion is on the server that stays; the treatment on the one that goes away.
             first, second = versions["first"]["id"], versions["second"]["id"]
-            client.post(f"/versions/{second}/promote", json={"reason": "it stays"}).raise_for_status()
+            admin.call("POST", f"/versions/{second}/promote", {"reason": "it stays"})
             plan = {"treatment": first, "reason": "to be tried", "treatment_share": 0.5, "min_seconds": 86_400}
-            client.post("/experiments", json=plan).raise_for_status()
-            measure(report, instance, servers, token, "within an experiment", rounds)
+            admin.call("POST", "/experiments", plan)
+            measure(report, instance, servers, admin.key, "within an experiment", rounds)
         finally:
             instance.stop()
             servers.stop()

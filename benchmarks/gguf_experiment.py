@@ -25,10 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from benchmarks.ingest import free_port
 from project.demo.passages import Passage, build_world
+from tools.admin import Admin
 from tools.instance import Instance
 from tools.llama_server import LlamaServer
 from tools.report import Report, log
@@ -64,34 +63,14 @@ print(found.says)
 """
 
 
-class Client:
-    """An admin of the instance's API."""
-
-    def __init__(self, instance: Instance) -> None:
-        made = json.loads(instance.manage("create_key", "bench", "--scope", "admin", "--json").stdout)
-        self.http = httpx.Client(
-            base_url=f"{instance.url}/api/v1", headers={"Authorization": f"Bearer {made['key']}"}, timeout=120
-        )
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        answer = self.http.request(method, path, json=body)
-        if not answer.is_success:
-            raise RuntimeError(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
-        return answer.json()
-
-    def export(self, version: str, target: Path) -> tuple[Path, dict[str, Any]]:
-        """The version's GGUF, downloaded, and what the comparison found."""
-        path = f"/versions/{version}/export"
-        export = self.call("POST", path, {"format": "gguf", "quantisation": QUANTISATION})
-        while export["state"] == "queued":
-            time.sleep(1)
-            export = self.call("GET", f"/exports/{export['id']}")
-        if export["state"] != "ready":
-            raise RuntimeError(f"the export is {export['state']}: {export}")
-        archive = self.http.get(f"/exports/{export['id']}/download").raise_for_status().content
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(target, filter="data")
-        return next(target.rglob("*.gguf")), export["report"]["parity"]
+def export_gguf(admin: Admin, version: str, target: Path) -> tuple[Path, dict[str, Any]]:
+    """The version's GGUF, downloaded, and what the comparison found."""
+    asked = admin.call("POST", f"/versions/{version}/export", {"format": "gguf", "quantisation": QUANTISATION})
+    export = admin.follow(f"/exports/{asked['id']}", until="ready", seconds=1800)
+    archive = admin.http.get(f"/exports/{export['id']}/download").raise_for_status().content
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(target, filter="data")
+    return next(target.rglob("*.gguf")), export["report"]["parity"]
 
 
 @contextmanager
@@ -103,18 +82,18 @@ def served(file: Path, name: str, port: int) -> Iterator[LlamaServer]:
         server.stop()
 
 
-def try_file(client: Client, instance: Instance, name: str, url: str, passages: Sequence[Passage]) -> dict[str, Any]:
+def try_file(admin: Admin, instance: Instance, name: str, url: str, passages: Sequence[Passage]) -> dict[str, Any]:
     """The experiment of the champion against the file that a server at `url` has under this name, as the API tells it
     once each unit has matured or a verdict has ended it; with the page's headline and the shares of equal picks."""
-    backend = client.call("POST", "/backends", {"name": name, "url": url, "capabilities": ["grammar"]})
-    version = client.call("POST", "/remote-versions", {"model": AGENT, "remote_name": name, "backend": backend["id"]})
+    backend = admin.call("POST", "/backends", {"name": name, "url": url, "capabilities": ["grammar"]})
+    version = admin.call("POST", "/remote-versions", {"model": AGENT, "remote_name": name, "backend": backend["id"]})
     plan = PLAN | {"treatment": version["id"], "reason": f"does {name} decide as the version?"}
-    experiment = client.call("POST", "/experiments", plan)
+    experiment = admin.call("POST", "/experiments", plan)
     path, right = f"/experiments/{experiment['id']}", 0
     for begin in range(0, len(passages), AT_ONCE):
         chunk = passages[begin : begin + AT_ONCE]
         items = [{"state": {"text": one.text}, "unit": f"{name}-{begin + place}"} for place, one in enumerate(chunk)]
-        told = client.call("POST", f"/agents/{AGENT}/decide", items)["answers"]
+        told = admin.call("POST", f"/agents/{AGENT}/decide", items)["answers"]
         verdicts = [
             "confirmed" if one["action"] == passage.topic else "corrected"
             for one, passage in zip(told, chunk, strict=True)
@@ -124,12 +103,12 @@ def try_file(client: Client, instance: Instance, name: str, url: str, passages: 
             {"decision_id": one["decision_id"], "metric": "verdict", "value": verdict, "source": "code"}
             for one, verdict in zip(told, verdicts, strict=True)
         ]
-        client.call("POST", "/feedback", feedback)
-        if (begin // AT_ONCE) % 10 == 0 and client.call("GET", path)["state"] != "running":
+        admin.call("POST", "/feedback", feedback)
+        if (begin // AT_ONCE) % 10 == 0 and admin.call("GET", path)["state"] != "running":
             break
     gives_up = time.monotonic() + 300
     while time.monotonic() < gives_up:
-        experiment = client.call("GET", path)
+        experiment = admin.call("GET", path)
         if experiment["state"] != "running" or experiment["units_control"] + experiment["units_treatment"] == len(
             passages
         ):
@@ -206,21 +185,21 @@ def main() -> int:
             instance.start()
             demo_told = json.loads(instance.manage("demo", "wait", "--json").stdout.splitlines()[-1])
             log(f"the demo is over after {time.monotonic() - began:.0f} s: {demo_told['summary']}")
-            client = Client(instance)
+            admin = Admin(instance)
             if demo_told["champion"] != demo_told["trained"]:
                 reason = {"reason": "the trained one is compared"}
-                client.call("POST", f"/versions/{demo_told['trained']}/promote", reason)
-            current = client.call("GET", f"/agents/{AGENT}")["version"]
-            client.call("PATCH", f"/agents/{AGENT}", {"expected_version": current, **GREEDY})
-            file, parity = client.export(demo_told["trained"], place / "gguf")
+                admin.call("POST", f"/versions/{demo_told['trained']}/promote", reason)
+            current = admin.call("GET", f"/agents/{AGENT}")["version"]
+            admin.call("PATCH", f"/agents/{AGENT}", {"expected_version": current, **GREEDY})
+            file, parity = export_gguf(admin, demo_told["trained"], place / "gguf")
             with served(file, "gguf", ports["gguf"]) as server:
-                told = try_file(client, instance, "gguf", server.url, passages)
+                told = try_file(admin, instance, "gguf", server.url, passages)
             log(f"{told['right']} of {units} right after {time.monotonic() - began:.0f} s")
             add_rows(report, told, parity, units)
-            client.call("POST", f"/experiments/{told['id']}/stop", {"reason": "not shown different"})
-            file, _ = client.export(demo_told["base"], place / "base")
+            admin.call("POST", f"/experiments/{told['id']}/stop", {"reason": "not shown different"})
+            file, _ = export_gguf(admin, demo_told["base"], place / "base")
             with served(file, "base", ports["base"]) as server:
-                worse = try_file(client, instance, "base", server.url, passages)
+                worse = try_file(admin, instance, "base", server.url, passages)
             log(f"over after {time.monotonic() - began:.0f} s")
             report.add(
                 "the GGUF of the base in its place",

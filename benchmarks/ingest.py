@@ -318,7 +318,7 @@ def start(var: Path) -> Bench:
     limits = {"RECKONER_KEY_REQUESTS_A_MINUTE": "0"}
     instance = Instance(var, RECKONER_MODEL_SERVER_URL="http://127.0.0.1:9", **limits)
     instance.start("--no-demo", "--port", str(free_port()))
-    token = json.loads(instance.manage("create_key", "bench", "--scope", "admin", "--json").stdout)["key"]
+    token = instance.make_key("bench")
     line = Line(instance.url, "/api/v1/agents", token)
     fields = {"slug": "filer", "name": "Filer", "prompt_template": "{{ text }}", "options": OPTIONS}
     status, answer = line.post(json.dumps(fields).encode())

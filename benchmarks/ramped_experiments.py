@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import json
 import logging
 import math
 import sys
 import time
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from benchmarks.demo_experiment import CONFIRMED, CORRECTED, HIGH, LOW, WINDOW_HOURS, WRONG, Floats, World, load_world
 from benchmarks.own_database import own_database
 from benchmarks.statistics import find_upper_bound
+from tools.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -406,24 +406,19 @@ def main() -> int:
         world = load_world()
         gaps = check_ledger(world, make_treatments(world), 600 if quick else 1_500)
         figures = measure(*((40, 40) if quick else (RUNS, EQUAL_RUNS))) | measure_groups(20 if quick else RUNS)
-    points = [
+    points: list[tuple[str, str, Literal["<=", ">="], float]] = [
         ("no difference: promoted", "equal_promoted", "<=", 0.01),
         ("10 points better: units until E+, of plain's, even split", "evidence_even_of_plain", "<=", 1 / 3),
         ("10 points worse: rolled back within 2,500 units", "worse_rolled_back", ">=", 0.70),
         ("three at a time, no difference: any promoted", "group_equal_promoted", "<=", 0.01),
     ]
-    passed = all(gap < SAME for gap in gaps.values())
-    print(f"{'the ledger ends with the same evidence':<58} {'pass' if passed else 'FAIL'}")
+    report = Report("ramped_experiments")
+    report.bound("the ledger ends with the same evidence, difference", max(gaps.values()), "<=", SAME)
     for label, key, sign, bound in points:
-        figure = figures[key]
-        good = figure is not None and (figure <= bound if sign == "<=" else figure >= bound)
-        passed &= good
-        print(f"{label:<58} {sign} {bound:<6.3f} {figure!s:<8.6} {'pass' if good else 'FAIL'}")
+        report.bound(label, figures[key], sign, bound)
     figures |= {name: gap if math.isfinite(gap) else None for name, gap in gaps.items()}
-    report = {"benchmark": "ramped_experiments", "quick": quick, "passed": passed}
-    seconds = {"seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(time.process_time() - cpu, 1)}
-    print(json.dumps({**report, **seconds, "figures": figures}))
-    return 0 if passed else 1
+    seconds, cpu_seconds = round(time.monotonic() - began, 1), round(time.process_time() - cpu, 1)
+    return report.finish(quick=quick, seconds=seconds, cpu_seconds=cpu_seconds, figures=figures)
 
 
 if __name__ == "__main__":

@@ -204,7 +204,7 @@ def start(var: Path, stub: str) -> tuple[Instance, str]:
     limits = {"RECKONER_KEY_REQUESTS_A_MINUTE": "0", "RECKONER_BACKEND_URLS": stub}
     instance = Instance(var, RECKONER_MODEL_SERVER_URL="http://127.0.0.1:9", **limits)
     instance.start("--no-demo", "--port", str(free_port()), "--gateway-port", str(free_port()))
-    token = json.loads(instance.manage("create_key", "bench", "--scope", "admin", "--json").stdout)["key"]
+    token = instance.make_key("bench")
     service = Service(instance.url, token)
     backend = service.post("backends", {"name": "stub", "url": f"{stub}/v1"})
     for slug, model in (("helper", "stub"), ("slow-helper", SLOW)):

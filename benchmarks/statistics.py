@@ -7,11 +7,11 @@ Prints a row per point and one JSON object as the last line; exits 1 when a poin
 """
 
 import argparse
-import json
 import math
 import sys
 import time
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 from scipy.stats import beta
@@ -22,6 +22,7 @@ from benchmarks.ramps import measure_ramps
 from models_registry.statistics.e_process import EProcess, run_e_process
 from models_registry.statistics.promotion import Bounds
 from models_registry.statistics.sample_ratio import compute_log_bayes_factor
+from tools.report import Report
 
 BOUNDS = Bounds()
 BATCH = 50
@@ -138,7 +139,7 @@ def main() -> int:
     }
     # 200 runs place a rate of 2% only within about 2 points, so the quick form checks looser bounds.
     slack = 0.025 if quick else 0.0
-    points = [
+    points: list[tuple[str, str, Literal["<=", ">="], float]] = [
         ("false promotions, 50/50", "false_promotion_50_50", "<=", 0.025 + slack),
         ("  upper 95% bound", "false_promotion_50_50_upper", "<=", 0.035 + 2 * slack),
         ("false promotions, 10/90", "false_promotion_10_90", "<=", 0.025 + slack),
@@ -163,15 +164,11 @@ def main() -> int:
         ("  default guardrails", "equal_default_guardrails_promoted", "<=", 0.01 + slack),
         ("  through Router and maturing job", "ledger_equal_promoted", "<=", 0.05 + slack),
     ]
-    passed = True
+    report = Report("statistics")
     for label, key, sign, bound in points:
-        figure = figures[key]
-        good = figure is not None and (figure <= bound if sign == "<=" else figure >= bound)
-        passed &= good
-        print(f"{label:<52} {sign} {bound:<7.3f} {figure!s:<10.6} {'pass' if good else 'FAIL'}")
-    report = {"benchmark": "statistics", "quick": quick, "runs": runs, "units": units, "passed": passed}
-    print(json.dumps({**report, "seconds": round(time.monotonic() - began, 1), "figures": figures}))
-    return 0 if passed else 1
+        report.bound(label, figures[key], sign, bound)
+    seconds = round(time.monotonic() - began, 1)
+    return report.finish(quick=quick, runs=runs, units=units, seconds=seconds, figures=figures)
 
 
 if __name__ == "__main__":

@@ -40,16 +40,16 @@ def start_instance(var: Path) -> Instance:
 
 def make_agent(instance: Instance, slug: str = "filer") -> str:
     """An agent over the API; the token of an admin's key."""
-    made = json.loads(instance.manage("create_key", "accept", "--scope", "admin", "--json").stdout)
+    key = instance.make_key("accept")
     fields = {"slug": slug, "name": slug, "prompt_template": "{{ text }}", "options": OPTIONS}
     request = urllib.request.Request(
         f"{instance.url}/api/v1/agents",
         json.dumps(fields).encode(),
-        {"Authorization": f"Bearer {made['key']}", "Content-Type": "application/json"},
+        {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 201
-    return str(made["key"])
+    return key
 
 
 class Senders:

@@ -211,8 +211,7 @@ def torchless(report: Report, instance: Instance) -> None:
 
 def ingest(report: Report, instance: Instance) -> None:
     """Acknowledged = stored, once, while the web process is killed ten times."""
-    made = instance.manage("create_key", "accept", "--scope", "admin", "--json")
-    headers = {"Authorization": f"Bearer {json.loads(made.stdout)['key']}"}
+    headers = {"Authorization": f"Bearer {instance.make_key('accept')}"}
     url = f"{instance.url}/api/v1/decisions"
     options = instance.query("SELECT options FROM decisions_agentversion LIMIT 1")[0][0]
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.accept.serving [--only NAME …] [--quick]
 
-The rehearsals on real texts, which end in a promotion, are in `make accept PART=rehearse`.
+The real rehearsal needs CLINC150's files beside the project (`benchmarks.rehearsed_experiments --data`).
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ PARTS: dict[str, Callable[[Report, bool], None]] = {
     "shown": shown,
     "simulations": program("benchmarks.statistics"),
     "ramped experiments": program("benchmarks.ramped_experiments"),
+    "real rehearsal": program("benchmarks.rehearsed_experiments"),
     "looks": program("benchmarks.experiment_looks"),
     "artifacts": program("benchmarks.artifacts"),
     "promotion kills": program("benchmarks.promotion_kills"),
