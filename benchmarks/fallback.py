@@ -180,7 +180,7 @@ def measure(report: Report, instance: Instance, servers: Servers, token: str, wh
             bound="each",
             figure=f"{stood_in} of {len(traffic.stood_in)}; calls {asked}, unanswered {unanswered}, decisions of "
             f"another version than served {differ}, without a reason {silent}",
-            passed=stood_in == len(traffic.stood_in) and not unanswered and not differ and not silent,
+            passed=0 < stood_in == len(traffic.stood_in) and not unanswered and not differ and not silent,
         )
 
 
@@ -212,8 +212,10 @@ def main() -> int:
             # The champion is on the server that stays; the treatment on the one that goes away.
             first, second = versions["first"]["id"], versions["second"]["id"]
             admin.call("POST", f"/versions/{second}/promote", {"reason": "it stays"})
+            # By its own rule it would roll back a treatment whose server keeps going away, and nobody would stand in.
+            lenient = {"max_excess_failures": 1.0, "guardrails": []}
             plan = {"treatment": first, "reason": "to be tried", "treatment_share": 0.5, "min_seconds": 86_400}
-            admin.call("POST", "/experiments", plan)
+            admin.call("POST", "/experiments", plan | lenient)
             measure(report, instance, servers, admin.key, "within an experiment", rounds)
         finally:
             instance.stop()

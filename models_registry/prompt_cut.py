@@ -1,7 +1,8 @@
 """Leaves out the middle of a prompt that is too long. PURE.
 
-Training and our model server do it by the model's tokenizer (`training.engine.prompts`), and the gateway by that of a
-llama.cpp server with an exported model (`models_registry.backends.llama_prompts`): a model reads the same everywhere.
+Training and our model server do it by the model's tokenizer (`training.engine.prompts`), and the gateway by that of
+llama.cpp's server or vLLM with a model of ours (`models_registry.backends.token_cuts`): a model reads the same
+everywhere.
 """
 
 from __future__ import annotations

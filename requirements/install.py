@@ -1,6 +1,7 @@
 """Installs the requirement files beside this one into the environment whose Python runs it; the Makefile calls it.
 
     .venv/bin/python requirements/install.py [--text] [--s3] [--export] [--dev] [--torch auto|cpu|cuda]
+    .venv/vllm/bin/python requirements/install.py --vllm
 
 uv does it, several times faster than pip. pip fetches uv, and does it all where uv cannot be had or does not get
 through. What pip is told about package indexes holds for uv too. Only the standard library is there.
@@ -122,6 +123,16 @@ class Installer:
         client = ("--no-deps", "--no-build-isolation", "-e", str(ROOT / "clients" / "python"))
         return self.run("--require-hashes", *named, *options) and self.run(*client, quiet=True)
 
+    def install_vllm(self) -> bool:
+        """Into an environment of its own. Only uv leaves dependencies out."""
+        options = self.find_cpu_torch()
+        if options is None:
+            say("vLLM needs torch's build without CUDA, which is out of reach: neither find-links nor an index has it.")
+            return False
+        say("Installing vLLM for the CPU: about 0.5 GB to download, 3 GB on the disk.")
+        without = ("--override", str(HERE / "vllm-without.txt"))
+        return self.run("-r", str(HERE / "vllm.txt"), *without, *options)
+
 
 def compile_bytecode() -> None:
     """Once, here, on every core: else each of nine processes does it at each start where Python may not keep it."""
@@ -169,6 +180,7 @@ def main() -> int:
     parser.add_argument("--s3", action="store_true", help="what artifacts at a server that speaks S3 need as well")
     parser.add_argument("--export", action="store_true", help="what models as files for other programs need as well")
     parser.add_argument("--dev", action="store_true", help="what tests and checks need as well, all of these included")
+    parser.add_argument("--vllm", action="store_true", help="vLLM for the CPU, and nothing else")
     parser.add_argument("--torch", choices=["auto", "cpu", "cuda"], default="auto", help="auto: CUDA where a GPU is")
     parser.add_argument("--installer", choices=["uv", "pip"], default="uv", help="pip: slower, where uv is not wanted")
     options = parser.parse_args()
@@ -176,6 +188,8 @@ def main() -> int:
     layers = [layer for layer in ("text", "s3", "export", "dev") if options.dev or getattr(options, layer)]
     started = time.monotonic()
     uv = fetch_uv() if options.installer == "uv" else None
+    if options.vllm:
+        return 0 if uv is not None and uv.install_vllm() else 1
     done = uv is not None and uv.install(torch, layers=layers)
     if not done:
         if uv is not None:

@@ -31,8 +31,9 @@ SHOWN: Mapping[str, Sequence[str]] = {
     "a second real model server, llama.cpp's: picks, exact propensities, killed and stopped": [
         "tests/decisions/gateway/test_llama_server.py"
     ],
-    "vLLM: adapters are loaded and unloaded over its API, as a small server speaks it": [
-        "tests/models_registry/backends/test_vllm_adapters.py"
+    "a third, vLLM: picks, adapters over its API, long prompts, chats, killed and stopped": [
+        "tests/project/gateway/test_vllm.py",
+        "tests/models_registry/backends/test_vllm_adapters.py",
     ],
     "keys: requests a minute, spend a day, agents; greedy answers given again, marked": [
         "tests/decisions/gateway/test_key_limits.py",
@@ -79,7 +80,8 @@ SHOWN: Mapping[str, Sequence[str]] = {
         "tests/decisions/rewards/test_exploring.py",
     ],
     "the gateway: OpenAI's clients in Python and Node, streams, who leaves, kills, the next server": [
-        "tests/project/gateway",
+        "tests/project/gateway/test_chats.py",
+        "tests/project/gateway/test_responses.py",
         "tests/models_registry/test_routes.py",
     ],
     "a killed promotion has happened whole, or not at all": ["tests/models_registry/test_promotion_kills.py"],

@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written
-from models_registry.backends.llama_prompts import LEAST_SECONDS, cut_prompt
 from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.token_cuts import LEAST_SECONDS, cut_prompt
 from models_registry.backends.writing import chat_body, read_chat, write_each
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 from models_registry.models import BackendKind, Capability
@@ -100,14 +100,18 @@ def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
 
 
 def _body(endpoint: Endpoint, item: ScoreItem) -> dict[str, Any]:
-    """Greedy, and held to the options in the strictest way that the server knows. By a grammar nothing is added to the
-    prompt, which is then the one that a model of ours has learnt from."""
+    """Greedy, and held to the options in the strictest way that the server knows. With the capability `grammar` nothing
+    is added to the prompt, which is then the one that a model of ours has learnt from."""
     listed = "\n".join(f"- {option}" for option in item.options)
     body: dict[str, Any] = {"model": item.model, "temperature": 0, "max_tokens": MAX_TOKENS}
+    vllm = endpoint.kind == BackendKind.VLLM
     if endpoint.can(Capability.GRAMMAR):
+        body["messages"] = item.prompt.as_messages()
+        if vllm:
+            return body | {"structured_outputs": {"choice": list(item.options)}}
         grammar = "root ::= " + " | ".join(json.dumps(option, ensure_ascii=False) for option in item.options)
-        return body | {"grammar": grammar, "messages": item.prompt.as_messages()}
-    if endpoint.kind == BackendKind.VLLM and endpoint.can(Capability.CHOICE):
+        return body | {"grammar": grammar}
+    if vllm and endpoint.can(Capability.CHOICE):
         how = "Answer with one of these options, word for word:"
         body["structured_outputs"] = {"choice": list(item.options)}
     elif endpoint.can(Capability.JSON_SCHEMA):

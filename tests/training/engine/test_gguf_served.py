@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from models_registry.backends.endpoint import Endpoint, ScoreItem
-from models_registry.backends.llama_prompts import cut_prompt
 from models_registry.backends.openai import OpenAIClient, call
 from models_registry.backends.outbound import close_clients
+from models_registry.backends.token_cuts import cut_prompt
 from models_registry.errors import BackendRefused
 from models_registry.prompts import Prompt
 from tools.llama_server import LlamaServer

@@ -1,4 +1,5 @@
-"""Cuts prompts for a model of ours at llama.cpp's server (capability `grammar`), as training and our model server do.
+"""Cuts prompts for a model of ours at llama.cpp's server or at vLLM (capability `grammar`), as training and our model
+server do.
 
 The server counts tokens by the model's own tokenizer, at /tokenize beside /v1. Prompts with fewer bytes than the limit
 has tokens are not asked about: no tokenizer makes more tokens of them.
@@ -6,13 +7,15 @@ has tokens are not asked about: no tokenizer makes more tokens of them.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from models_registry.backends.endpoint import Endpoint, ScoreItem, WriteItem
 from models_registry.errors import BackendRefused, BackendUnavailable
+from models_registry.models import BackendKind
 from models_registry.prompt_cut import cut_middle, find_gap, find_room_fault
 from models_registry.prompts import Prompt
 
@@ -28,13 +31,16 @@ def cut_prompt(call: Call, endpoint: Endpoint, item: ScoreItem | WriteItem, seco
     prompt, most = item.prompt, item.max_prompt_tokens
     if len(prompt.system.encode()) + len(prompt.text.encode()) < most:
         return prompt
+    vllm = endpoint.kind == BackendKind.VLLM
     tokenizer, ends = replace(endpoint, url=endpoint.url.removesuffix("/v1")), time.monotonic() + seconds
 
     def spans_of(text: str) -> list[tuple[int, int]]:
-        body = {"model": item.model, "content": text, "add_special": False, "parse_special": False, "with_pieces": True}
+        body = {"model": item.model, **(_ask_vllm(text) if vllm else _ask_llama(text))}
         answer = call(tokenizer, "POST", "/tokenize", body, max(ends - time.monotonic(), LEAST_SECONDS))
         try:
-            return _find_spans(text, [_bytes_of(one["piece"]) for one in answer["tokens"]])
+            if not vllm:
+                return _find_spans(text, [_bytes_of(one["piece"]) for one in answer["tokens"]])
+            return _find_spans(text, _read_vocabulary(text, answer["token_strs"]))
         except (KeyError, TypeError, ValueError) as error:
             raise BackendUnavailable(f"{endpoint.name} cannot count the tokens of a prompt: {error}.") from error
 
@@ -48,6 +54,48 @@ def cut_prompt(call: Call, endpoint: Endpoint, item: ScoreItem | WriteItem, seco
     gap = find_gap(room)
     cut = cut_middle(prompt.text, spans, room=room, gap=gap, gap_tokens=len(spans_of(gap)))
     return Prompt(cut, prompt.system)
+
+
+def _ask_llama(text: str) -> Mapping[str, Any]:
+    return {"content": text, "add_special": False, "parse_special": False, "with_pieces": True}
+
+
+def _ask_vllm(text: str) -> Mapping[str, Any]:
+    return {"prompt": text, "add_special_tokens": False, "return_token_strs": True}
+
+
+def _read_vocabulary(text: str, tokens: Sequence[str]) -> list[bytes]:
+    """The bytes of tokens that are given as they stand in the tokenizer's vocabulary: by one character for each byte,
+    as GPT-2 wrote them, or as SentencePiece does. The one that spells the text is right."""
+    pieces: list[bytes] = []
+    for read in (_read_byte_level, _read_sentence_piece):
+        try:
+            pieces = [read(token) for token in tokens]
+        except KeyError:
+            continue
+        if text.encode() in (b"".join(pieces), b"".join(pieces)[1:]):
+            break
+    return pieces
+
+
+def _byte_characters() -> dict[str, int]:
+    """GPT-2's character of each byte: those that can be printed are themselves, the others follow from 256 on."""
+    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printed]
+    return {chr(byte): byte for byte in printed} | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+BYTE_OF = _byte_characters()
+
+
+def _read_byte_level(token: str) -> bytes:
+    return bytes(BYTE_OF[character] for character in token)
+
+
+def _read_sentence_piece(token: str) -> bytes:
+    if byte := re.fullmatch("<0x([0-9A-F]{2})>", token):
+        return bytes.fromhex(byte[1])
+    return token.replace("\u2581", " ").encode()
 
 
 def _bytes_of(piece: str | Sequence[int]) -> bytes:
