@@ -124,14 +124,14 @@ class Installer:
         return self.run("--require-hashes", *named, *options) and self.run(*client, quiet=True)
 
     def install_vllm(self) -> bool:
-        """Into an environment of its own. Only uv leaves dependencies out."""
+        """Into an environment of its own. What is left out of vllm.txt is not missed (lock.py)."""
         options = self.find_cpu_torch()
         if options is None:
             say("vLLM needs torch's build without CUDA, which is out of reach: neither find-links nor an index has it.")
             return False
         say("Installing vLLM for the CPU: about 0.5 GB to download, 3 GB on the disk.")
-        without = ("--override", str(HERE / "vllm-without.txt"))
-        return self.run("-r", str(HERE / "vllm.txt"), *without, *options)
+        files = ("-r", str(HERE / "cpu.txt"), "-r", str(HERE / "vllm.txt"))
+        return self.run("--require-hashes", "--no-deps", *files, *options)
 
 
 def compile_bytecode() -> None:

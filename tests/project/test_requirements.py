@@ -16,7 +16,7 @@ from requirements import install
 from requirements.lock import read_blocks
 
 FOLDER = PROJECT_ROOT / "requirements"
-LAYERS = ("base", "cpu", "cuda", "text", "s3", "export", "dev", "uv", "swift")
+LAYERS = ("base", "cpu", "cuda", "text", "s3", "export", "dev", "uv", "swift", "vllm")
 CPU, CUDA = ("base", "cpu", "text", "s3", "export", "dev"), ("base", "cuda", "text", "s3", "export", "dev")
 
 
