@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import sys
 import tempfile
@@ -169,7 +170,8 @@ def says(told: Mapping[str, Any]) -> str:
     )
     return (
         f"{told['state']} after {told['units_control']} + {told['units_treatment']} units in {told['phases']} phases: "
-        f"{shown}; {told['met']} of {told['asked']} units met the treatment; {told['headline']}"
+        f"{shown}, E+ {math.exp(told['log_e_plus']):.3g}, E- {math.exp(told['log_e_minus']):.3g}; "
+        f"{told['met']} of {told['asked']} units met the treatment; {told['headline']}"
     )
 
 
