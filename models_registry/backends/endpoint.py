@@ -40,6 +40,11 @@ class Endpoint:
         return capability in self.capabilities
 
     @property
+    def asked_as_trained(self) -> bool:
+        """Whether it serves models of ours, which are asked as in training."""
+        return self.kind == BackendKind.MODEL_SERVER or self.can(Capability.GRAMMAR)
+
+    @property
     def secret(self) -> str:
         """The key, read when it is used. Raises BackendUnavailable where its variable is not set."""
         if self.backend is None:

@@ -1,6 +1,6 @@
 """Answers that a server writes: the request as a chat of one turn, and the answer read. Both kinds of clients use it.
 
-Our model server is asked as training asks: the prompt alone is the user's turn, and calls of tools are a JSON list in
+A model of ours is asked as training asks: the prompt alone is the user's turn, and calls of tools are a JSON list in
 the form of a recorded action, to which the server holds the answer. Others get schema and tools in OpenAI's shape. The
 system prompt is the system message of both.
 """
@@ -20,7 +20,7 @@ from workspaces.storable import read_json
 
 AT_ONCE = 8
 MOST_CALLS = 8
-"""Calls of tools in one answer of our model server, at most."""
+"""Calls of tools in one answer of a model of ours, at most."""
 NAME = "action"
 
 
@@ -43,12 +43,12 @@ def write_each(
 
 def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
     """Raises BackendRefused where the server cannot do what is asked."""
-    ours = endpoint.kind == BackendKind.MODEL_SERVER
     after = ""
     body: dict[str, Any] = {"model": item.model, "temperature": item.temperature, "max_tokens": item.max_tokens}
     schema = item.schema
-    if ours:
+    if endpoint.kind == BackendKind.MODEL_SERVER:
         body["max_prompt_tokens"] = item.max_prompt_tokens
+    if endpoint.asked_as_trained:
         schema = calls_schema(item.tools) if item.tools else schema
     elif item.tools:
         if not endpoint.can(Capability.TOOLS):
@@ -95,7 +95,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
     cut = choice.get("finish_reason") == "length"
     calls: tuple[Mapping[str, Any], ...] = ()
     if item.tools:
-        found = _read_list(text) if endpoint.kind == BackendKind.MODEL_SERVER else _read_calls(message)
+        found = _read_list(text) if endpoint.asked_as_trained else _read_calls(message)
         if found is None:
             lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is not a list of calls"
             lack += " and was cut before its end." if cut else "."
@@ -113,7 +113,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
 
 
 def _read_list(text: str) -> tuple[Mapping[str, Any], ...] | None:
-    """Calls that our model server wrote out; their content is the action's schema's affair."""
+    """Calls that a model of ours wrote out; their content is the action's schema's affair."""
     try:
         found = read_json(text)
     except ValueError:

@@ -196,6 +196,26 @@ class TestWriting:
         assert "action[0].arguments.words is missing" in Call.objects.get(state="failed").error
         assert Decision.objects.count() == 1
 
+    @pytest.mark.parametrize("kind", ["openai", "vllm"])
+    def test_a_model_of_ours_elsewhere_is_asked_as_in_training(self, revise, remote, ask, kind):
+        _, server = remote("ours", kind=kind, capabilities=["grammar", "json_schema", "tools"])
+        revise("structured", action_schema=FINDINGS)
+        server.answers.append(says('{"related": ["n2"]}'))
+        assert ask().json()["action"] == {"related": ["n2"]}
+        revise("tool_calls", action_schema=TOOLS)
+        server.answers.append(says('[{"arguments":{"words":"Oslo"},"name":"search"}]'))
+        assert ask().json()["action"] == [{"name": "search", "arguments": {"words": "Oslo"}}]
+        findings, calls = server.asked
+        for asked in server.asked:
+            assert asked["messages"] == [{"role": "user", "content": STATE["text"]}] and "tools" not in asked
+        assert findings["response_format"]["json_schema"]["schema"]["required"] == ["related"]
+        form = calls["response_format"]["json_schema"]["schema"]
+        assert [one["properties"]["name"]["const"] for one in form["items"]["anyOf"]] == ["search", "stop"]
+        server.answers.append(says('{"name": "stop"}'))
+        assert ask().status_code == 503
+        assert "is not a list of calls" in Call.objects.get(state="failed").error
+        assert Decision.objects.count() == 2
+
     def test_who_stands_in_writes_where_the_champion_cannot(self, revise, remote, ask, by):
         revise("text")
         _, first = remote("gpt")
