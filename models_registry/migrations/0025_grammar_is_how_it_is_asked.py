@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                         ("choice", "Answers that are one of given options"),
                         ("logprobs", "Log-probabilities of tokens"),
                         ("adapters", "Loads adapters over its API"),
-                        ("grammar", "Held to the options, and asked as in training"),
+                        ("grammar", "Models trained here, asked as in training"),
                     ],
                     max_length=16,
                 ),

@@ -29,7 +29,7 @@ class Capability(models.TextChoices):
     CHOICE = "choice", "Answers that are one of given options"
     LOGPROBS = "logprobs", "Log-probabilities of tokens"
     ADAPTERS = "adapters", "Loads adapters over its API"
-    GRAMMAR = "grammar", "Held to the options, and asked as in training"
+    GRAMMAR = "grammar", "Models trained here, asked as in training"
 
 
 class BackendState(models.TextChoices):
