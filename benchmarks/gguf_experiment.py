@@ -25,11 +25,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ingest import free_port
 from project.demo.passages import Passage, build_world
 from tools.admin import Admin
 from tools.instance import Instance
 from tools.llama_server import LlamaServer
+from tools.ports import free_port
 from tools.report import Report, log
 
 AGENT, QUANTISATION, SEED = "filer", "Q8_0", 0

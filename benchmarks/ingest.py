@@ -46,6 +46,7 @@ import psycopg
 import uuid_utils.compat
 
 from tools.instance import ROOT, Instance
+from tools.ports import free_port
 
 BATCH = 1000
 CLIENTS = 4
@@ -326,12 +327,6 @@ def start(var: Path) -> Bench:
     agent = json.loads(answer)
     agent["version_id"] = str(instance.query("SELECT id FROM decisions_agentversion")[0][0])
     return Bench(instance, token, agent, random.Random(0))
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def serve_plain(bench: Bench) -> Iterator[tuple[str, psutil.Process]]:

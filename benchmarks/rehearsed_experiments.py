@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accept.rehearse import write_clinc
+from benchmarks.gguf_experiment import HEADLINE, show
 from tools.admin import Admin, Refusal
 from tools.instance import ROOT, Instance
 from tools.report import Report, log
@@ -69,11 +70,6 @@ _MATURE = """
 from decisions.tasks import MATURE_OUTCOMES
 from jobs.services import enqueue_job
 enqueue_job(kind=MATURE_OUTCOMES)
-"""
-_HEADLINE = """
-from models_registry.models import Experiment
-from project.registry.experiment_lines import find_headline
-print(find_headline(Experiment.objects.get(id="{id}")).says)
 """
 
 
@@ -132,7 +128,7 @@ def try_version(instance: Instance, traffic: Traffic, treatment: str, reason: st
             raise RuntimeError(f"units of experiment {named} did not mature in {MATURE_SECONDS} s")
     found = traffic.admin.call("GET", f"/experiments/{named}")
     (met, of), (phases,) = instance.query(_MET, named)[0], instance.query(_PHASES, named)[0]
-    return found | {"met": met, "asked": of, "phases": phases, "headline": run(instance, _HEADLINE.format(id=named))}
+    return found | {"met": met, "asked": of, "phases": phases, "headline": run(instance, HEADLINE.format(id=named))}
 
 
 def is_running(instance: Instance, experiment: str) -> bool:
@@ -164,13 +160,9 @@ def freeze(admin: Admin) -> str:
 
 def says(told: Mapping[str, Any]) -> str:
     """An experiment's end, in one line."""
-    values = [told[name] for name in ("estimate", "low", "high")]
-    shown = (
-        "too few units" if None in values else "{:+.1f} [{:+.1f}, {:+.1f}] points".format(*(100 * v for v in values))
-    )
     return (
         f"{told['state']} after {told['units_control']} + {told['units_treatment']} units in {told['phases']} phases: "
-        f"{shown}, E+ {math.exp(told['log_e_plus']):.3g}, E- {math.exp(told['log_e_minus']):.3g}; "
+        f"points {show(told)}, E+ {math.exp(told['log_e_plus']):.3g}, E- {math.exp(told['log_e_minus']):.3g}; "
         f"{told['met']} of {told['asked']} units met the treatment; {told['headline']}"
     )
 

@@ -40,8 +40,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from benchmarks.ingest import free_port
 from tools.instance import Instance
+from tools.ports import free_port
 from tools.report import Report
 
 MESSAGES = [{"role": "user", "content": "Which folder does a flight to Oslo belong in, and why? " * 4}]
@@ -51,7 +51,7 @@ ADDED_MS, CPU_MS = 4.0, 2.0
 TIMES_RECORDING, TIMES_BESIDE_STREAMS = 2.0, 1.5
 BLOCKS = 5
 REST_SECONDS = 15
-"""After the start: for some seconds the disk still writes what that left, and a commit takes 3 ms instead of 1."""
+"""After the start, when a commit takes 3 to 5 ms instead of 1 for some seconds."""
 STREAMS, PAUSE_SECONDS = 64, 0.2
 RECORDER = "recorder"
 SLOW = "slow"

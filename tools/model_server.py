@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+
+from tools.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 START_TRIES, PAUSE_SECONDS = 4500, 0.02
@@ -23,9 +24,7 @@ SERVER: tuple[str, ...] = (sys.executable, "-m", "training.engine.server")
 def running_model_server(artifacts: Path, token: str) -> Iterator[str]:
     """Serves the artifacts under this root; yields the address once it answers. One torch thread."""
     artifacts.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [*SERVER, "--port", str(port), "--artifacts", str(artifacts)]
     process = subprocess.Popen(
         [*command, "--threads", "1"],

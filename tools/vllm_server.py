@@ -1,6 +1,6 @@
 """vLLM's own OpenAI-compatible server on the CPU, in a process of its own and from an environment of its own.
 
-    python -m tools.vllm_server FOLDER NAME [PORT]
+    python -m tools.vllm_server FOLDER NAME
 
 prints its address once it answers, and serves until its input ends. For tests and acceptance runs: `make vllm` installs
 it (requirements/vllm.txt). It takes adapters over its API, of a rank up to 16.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,8 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from tools.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = Path(sys.prefix) / "vllm" / "bin" / "python"
@@ -46,10 +47,10 @@ class VllmServer:
     """Serves the folder that transformers has saved under `name` from when it is made. `url` ends in /v1, and `log` is
     a file that takes what it says."""
 
-    def __init__(self, folder: Path, name: str, log: Path, port: int = 0) -> None:
+    def __init__(self, folder: Path, name: str, log: Path) -> None:
         with log.open("w") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tools.vllm_server", str(folder), name, str(port)],
+                [sys.executable, "-m", "tools.vllm_server", str(folder), name],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -77,11 +78,12 @@ class VllmServer:
         self.process.stdout.close()
 
 
-def main(folder: str, name: str, port: str = "0") -> int:
-    address = f"http://127.0.0.1:{int(port) or free_port()}"
+def main(folder: str, name: str) -> int:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
     # Not `vllm serve`, which asks for the version of a package that has another name on the CPU.
     command = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", folder, "--served-model-name", name]
-    command += ["--host", "127.0.0.1", "--port", address.rpartition(":")[2], *OPTIONS]
+    command += ["--host", "127.0.0.1", "--port", str(port), *OPTIONS]
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     server = subprocess.Popen(
         command, env=kept | ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
@@ -111,12 +113,6 @@ def wait_until_it_answers(server: subprocess.Popen[bytes], address: str) -> bool
             return True
         time.sleep(0.5)
     return False
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def cut_prompt(call: Call, endpoint: Endpoint, item: ScoreItem | WriteItem, seco
         try:
             if not vllm:
                 return _find_spans(text, [_bytes_of(one["piece"]) for one in answer["tokens"]])
-            return _find_spans(text, _read_vocabulary(text, answer["token_strs"]))
+            return _find_spans_in_vocabulary(text, answer["token_strs"])
         except (KeyError, TypeError, ValueError) as error:
             raise BackendUnavailable(f"{endpoint.name} cannot count the tokens of a prompt: {error}.") from error
 
@@ -64,18 +64,13 @@ def _ask_vllm(text: str) -> Mapping[str, Any]:
     return {"prompt": text, "add_special_tokens": False, "return_token_strs": True}
 
 
-def _read_vocabulary(text: str, tokens: Sequence[str]) -> list[bytes]:
-    """The bytes of tokens that are given as they stand in the tokenizer's vocabulary: by one character for each byte,
-    as GPT-2 wrote them, or as SentencePiece does. The one that spells the text is right."""
-    pieces: list[bytes] = []
-    for read in (_read_byte_level, _read_sentence_piece):
-        try:
-            pieces = [read(token) for token in tokens]
-        except KeyError:
-            continue
-        if text.encode() in (b"".join(pieces), b"".join(pieces)[1:]):
-            break
-    return pieces
+def _find_spans_in_vocabulary(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Of tokens as they stand in the tokenizer's vocabulary: by a character for each byte, as GPT-2 wrote them, or else
+    as SentencePiece does. Raises ValueError."""
+    try:
+        return _find_spans(text, [_read_byte_level(token) for token in tokens])
+    except (KeyError, ValueError):
+        return _find_spans(text, [_read_sentence_piece(token) for token in tokens])
 
 
 def _byte_characters() -> dict[str, int]:

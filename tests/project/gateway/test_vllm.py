@@ -5,7 +5,6 @@
 
 import json
 import signal
-import subprocess
 
 import pytest
 
@@ -22,11 +21,10 @@ from models_registry.models import AliasName, Call
 from models_registry.prompts import Prompt
 from models_registry.services import NewVersion, move_alias, register_version, store_artifact
 from models_registry.serving import BackendSetup, add_backend, change_deployment, deploy_version
-from tests.engine_task import ROOT, labelled
+from tests.engine_task import labelled, train_run
 from tests.once import made_once
 from tools.factories import OPTIONS
 from tools.vllm_server import VllmServer, find_vllm
-from training import launcher
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -37,7 +35,11 @@ pytestmark = [
 NAME = "filer-base"
 # vLLM takes heads of 32 dimensions and more.
 TINY = {"vocabulary": 400, "hidden": 128, "heads": 4, "key_value_heads": 2, "max_positions": 256}
-SPEC = {"max_prompt_tokens": 32, "threads": 1, "evaluate": {"free_rows": 10}}
+SPEC = {
+    "max_prompt_tokens": 32,
+    "threads": 1,
+    "optimiser": {"learning_rate": 0.003, "epochs": 6, "batch_size": 32},
+}
 TURNED = dict(zip(OPTIONS, [*OPTIONS[1:], OPTIONS[0]], strict=True))
 """What the adapter learns: the next folder, so that it decides otherwise than its base."""
 TEXTS = ("travel or work? " + "invoice " * 60 + " so travel or work?", "Überweisung — 5 € 😀 " * 20 + "ende", "short")
@@ -49,30 +51,17 @@ def made_by(run):
     return next(attempt / name for name in ("model", "adapter") if (attempt / name).exists())
 
 
-def train(folder, rows, heldout, **spec):
-    (folder / "data").mkdir(parents=True)
-    for name, lines in (("train", rows), ("heldout", heldout)):
-        (folder / "data" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
-    data = {"train": "data/train.jsonl", "heldout": "data/heldout.jsonl"}
-    (folder / "spec.json").write_text(json.dumps(SPEC | {"run_id": folder.name, "data": data} | spec))
-    command = [*launcher.ENGINE, str(folder), "--attempt", "1"]
-    environment = launcher.engine_environment()
-    subprocess.run(command, cwd=ROOT, check=True, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def layers(warm_engine):
     """A folder with `base`, a run of every weight, and `adapter`, a run of an adapter on it."""
 
     def make(folder):
         rows, heldout = labelled(300, 1), labelled(40, 2)
-        optimiser = {"learning_rate": 0.003, "epochs": 6, "batch_size": 32}
-        train(folder / "base", rows, heldout, method="pretrain", base={"tiny": TINY}, optimiser=optimiser)
+        spec = SPEC | {"method": "pretrain", "base": {"tiny": TINY}}
+        train_run(folder / "base", train=rows, heldout=heldout, spec=spec)
         turned = [row | {"answer": TURNED[row["answer"]]} for row in rows]
-        train(
-            folder / "adapter", turned, heldout,
-            method="sft", base={"path": str(made_by(folder / "base"))}, lora={"r": 8, "alpha": 16}, optimiser=optimiser,
-        )  # fmt: skip
+        spec = SPEC | {"method": "sft", "base": {"path": str(made_by(folder / "base"))}, "lora": {"r": 8, "alpha": 16}}
+        train_run(folder / "adapter", train=turned, heldout=heldout, spec=spec)
 
     return made_once("vllm", make)
 
