@@ -1,9 +1,10 @@
-"""What the model server gains by serving together, on the engine's tiny model: scores, a late chat, many streams.
+"""What the model server gains by serving together: scores, a late chat, many streams.
 
-    python -m benchmarks.serving_engine [--quick]
+    python -m benchmarks.serving_engine [--quick] [--shape half-billion]
 
-Starts the server, with one torch thread, over a store with one base of random weights. The client is a process of its
-own that sends ready-made bytes. What is compared takes turns, so that other work on the machine meets both alike:
+Starts the server, with one torch thread, over a store with one base of random weights: of the engine's tiny shape, or
+of Qwen2.5-0.5B's, which needs a GPU. The client is a process of its own that sends ready-made bytes. What is compared
+takes turns, so that other work on the machine meets both alike:
 
 - decisions a second through /score, asked one at a time and by 32 clients at once, and the server's CPU time for each;
 - a short chat alone, and one that comes while long ones are answered, against the length of those;
@@ -33,12 +34,13 @@ import psutil
 import torch
 
 from benchmarks.serving_gpu import put
-from tools.big_model import Task
+from tools.big_model import SHAPES, Task, make_base
 from tools.model_server import running_model_server
 from tools.report import Report
 from training.engine.models import Loaded, build_tiny, build_tokenizer, save
 from training.engine.spec import TinyShape
 
+TINY = "tiny"
 TOKEN = "of-this-benchmark"
 CLIENTS = 32
 STREAMS = 16
@@ -198,14 +200,18 @@ def measure(address: str, pid: int, model: str, task: Task, quick: bool, results
     results.put(figures)
 
 
-def make_store(root: Path, task: Task) -> str:
-    """The digest of a base of the engine's tiny shape, with random weights: speed depends on the shape alone."""
-    texts = [row["prompt"] for row in task.labelled(400, seed=0)]
-    tokenizer = build_tokenizer(texts, task.options, 2000)
-    torch.manual_seed(0)
+def make_store(root: Path, task: Task, shape: str) -> str:
+    """The digest of a base with random weights: speed depends on the shape alone."""
     with tempfile.TemporaryDirectory() as scratch:
-        save(Loaded(build_tiny(TinyShape(), tokenizer).eval(), tokenizer), Path(scratch) / "base")
-        return put(root, Path(scratch) / "base", "model")
+        base = Path(scratch) / "base"
+        if shape == TINY:
+            texts = [row["prompt"] for row in task.labelled(400, seed=0)]
+            tokenizer = build_tokenizer(texts, task.options, 2000)
+            torch.manual_seed(0)
+            save(Loaded(build_tiny(TinyShape(), tokenizer).eval(), tokenizer), base)
+        else:
+            make_base(base, SHAPES[shape], [task])
+        return put(root, base, "model")
 
 
 def report_on(figures: dict[str, list[float]], report: Report) -> None:
@@ -231,12 +237,14 @@ def report_on(figures: dict[str, list[float]], report: Report) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two short rounds instead of six")
-    quick = parser.parse_args().quick
+    parser.add_argument("--shape", choices=(TINY, "half-billion"), default=TINY, help="of the model (default tiny)")
+    options = parser.parse_args()
+    quick = options.quick
     task = Task(10, 40)
     root = Path(tempfile.mkdtemp(prefix="reckoner-serving-"))
     report = Report("serving_engine")
     try:
-        model = make_store(root, task)
+        model = make_store(root, task, options.shape)
         context = multiprocessing.get_context("spawn")
         results = context.Queue()
         with running_model_server(root, TOKEN) as address:
