@@ -35,6 +35,10 @@ ENVIRONMENT = {
 }
 # Compiling would take longer than all that tests ask.
 OPTIONS = ("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8", "--enable-lora", "--max-lora-rank", "16")
+# One of the parsers that need no token of their own.
+TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "pythonic")
+# A tiny model that may write blanks between the parts of JSON writes nothing else.
+COMPACT = ("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}')
 
 
 def find_vllm() -> str:
@@ -60,7 +64,7 @@ class VllmServer:
         assert self.process.stdout is not None
         self.origin, _, group = self.process.stdout.readline().strip().partition(" ")
         if not group:
-            self.process.wait()
+            self.process.communicate()
             raise RuntimeError(f"vLLM did not start:\n{log.read_text()[-3000:]}")
         self._group = int(group)
         self.url = f"{self.origin}/v1"
@@ -83,7 +87,7 @@ def main(folder: str, name: str) -> int:
     address = f"http://127.0.0.1:{port}"
     # Not `vllm serve`, which asks for the version of a package that has another name on the CPU.
     command = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", folder, "--served-model-name", name]
-    command += ["--host", "127.0.0.1", "--port", str(port), *OPTIONS]
+    command += ["--host", "127.0.0.1", "--port", str(port), *OPTIONS, *TOOLS, *COMPACT]
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     server = subprocess.Popen(
         command, env=kept | ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True

@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.gateway.decide import decide
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
@@ -185,6 +186,57 @@ def test_a_long_prompt_is_cut_as_in_training(vllm, layers, system):
     cut = [cut_prompt(call, endpoint, item, 60).text for item in items]
     assert cut == encoder.cut([RowPrompt(text, system) for text in TEXTS])
     assert [one != text for one, text in zip(cut, TEXTS, strict=True)] == [True, True, False]
+
+
+FILED = {
+    "type": "object",
+    "properties": {"folder": {"enum": list(OPTIONS)}, "minutes": {"type": "integer", "minimum": 0, "maximum": 150}},
+    "required": ["folder", "minutes"],
+    "additionalProperties": False,
+}
+"""More answers than can be listed."""
+TOOL = {"name": "file", "description": "Files a note", "parameters": FILED}
+
+
+def fits(filed):
+    return filed.keys() == {"folder", "minutes"} and filed["folder"] in OPTIONS and 0 <= filed["minutes"] <= 150
+
+
+@pytest.mark.parametrize(("space", "schema"), [("structured", FILED), ("tool_calls", {"properties": {"file": FILED}})])
+def test_what_it_writes_is_held_to_the_form_of_the_action(agent, by, backend, space, schema):
+    setup = AgentSetup(
+        "{{ text }}", action_space=space, action_schema=schema, temperature=0.01, max_completion_tokens=64
+    )
+    create_agent_version(by=by, agent=agent, setup=setup)
+    backend.capabilities = ["grammar", "json_schema"]
+    backend.save()
+    version = register_version(by=by, model=agent.registered_model, new=NewVersion(remote_name=NAME, method="remote"))
+    deploy_version(by=by, version=version, backend=backend, remote_name=NAME)
+    texts = ("flight hotel", "tax refund", "doctor on monday")
+    answers = decide(by=by, agent="filer", items=[DecideItem(state={"text": text}) for text in texts])
+    for row, answer in zip(Decision.objects.order_by("id"), answers, strict=True):
+        assert row.action == answer.action
+        written = [row.action] if space == "structured" else [call["arguments"] for call in row.action]
+        assert all(fits(one) for one in written)
+
+
+def test_openai_client_has_json_and_calls_of_tools_written_by_it(client, chatting, deploy, vllm):
+    for agent in (chatting(), chatting("planner", "tool_calls")):
+        deploy(agent, f"vllm-{agent.slug}", vllm.url, remote_name=NAME, kind="vllm")
+    asked = {"messages": [{"role": "user", "content": "flight hotel"}], "max_tokens": 90, "temperature": 0}
+    form = {"type": "json_schema", "json_schema": {"name": "filed", "schema": FILED}}
+    filed = client.chat.completions.create(**asked, model="helper", response_format=form)
+    assert fits(json.loads(filed.choices[0].message.content))
+    tools = [{"type": "function", "function": TOOL}]
+    named = {"type": "function", "function": {"name": "file"}}
+    for choice in ("required", named):
+        planned = client.chat.completions.create(**asked, model="planner", tools=tools, tool_choice=choice)
+        calls = planned.choices[0].message.tool_calls
+        assert calls and all(call.function.name == "file" for call in calls)
+        arguments = [json.loads(call.function.arguments) for call in calls]
+        assert all(fits(one) for one in arguments)
+        recorded = Decision.objects.filter(agent__slug="planner").latest("id").action
+        assert recorded == [{"name": "file", "arguments": one} for one in arguments]
 
 
 def test_openai_client_chats_with_it_whole_and_streamed(client, chatting, deploy, vllm):
