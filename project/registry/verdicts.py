@@ -55,7 +55,7 @@ def write_headline(experiment: Experiment, treatment: str, control: str) -> Head
     """What is known, and what to do, in one sentence; and why. The arms by their names (`variants.name_variants`)."""
     if experiment.state == ExperimentState.RUNNING:
         return _write_running(experiment, treatment, control)
-    because = in_words(experiment.verdict)
+    because = _write_verdict(experiment)
     if experiment.state == ExperimentState.PROMOTED:
         return Headline(
             f"{treatment} is better and was promoted: there is nothing left to do.", because, "ok", "circle-check"
@@ -142,6 +142,19 @@ def _write_running(experiment: Experiment, tried: str, champion: str) -> Headlin
         f"The interval contains 0. E⁺ is {_evidence(experiment)} of the evidence that promotion needs.",
         "info",
         "scale",
+    )
+
+
+def _write_verdict(experiment: Experiment) -> str:
+    """The rule's own reason, and how the interval can contain 0 beside it."""
+    because = in_words(experiment.verdict)
+    decided = next((name for name in ("E⁺", "E⁻") if name in because), None)
+    low, high = experiment.low, experiment.high
+    if decided is None or low is None or high is None or not low <= 0 <= high:
+        return because
+    return (
+        f"{because}. {decided} alone decides: the interval, which still contains 0, asks for better and worse at once, "
+        "and is wide when there are few units."
     )
 
 

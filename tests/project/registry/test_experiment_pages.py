@@ -29,6 +29,9 @@ from tools.factories import (
 from workspaces.models import AuditEntry
 from workspaces.templatetags.show import signed
 
+WORSE = {"estimate": -0.1, "low": -0.2, "high": -0.01}
+WIDE = {"estimate": 0.1, "low": -0.1, "high": 0.3}
+
 
 @pytest.fixture
 def versions(agent: Any, by: Any) -> list[Any]:
@@ -186,10 +189,10 @@ class TestExperiments:
                 "It is too early to tell: wait until each arm has 50 units with an outcome.",
             ),
             ({"estimate": 0.1, "low": 0.01, "high": 0.2}, "filer:2 looks better than filer:1: leave it running"),
-            ({"estimate": -0.1, "low": -0.2, "high": -0.01}, "filer:2 looks worse than filer:1: stop it, or wait"),
-            ({"estimate": 0.1, "low": -0.1, "high": 0.3}, "No difference is shown yet: leave it running."),
-            ({"estimate": 0.1, "low": -0.1, "high": 0.3, "expected_seconds": 9e5}, "was expected to take 10 d 10 h."),
-            ({"estimate": 0.1, "low": -0.1, "high": 0.3, "expected_seconds": 0.0}, "stop it, unless an effect smaller"),
+            (WORSE, "filer:2 looks worse than filer:1: stop it, or wait"),
+            (WIDE, "No difference is shown yet: leave it running."),
+            (WIDE | {"expected_seconds": 9e5}, "was expected to take 10 d 10 h."),
+            (WIDE | {"expected_seconds": 0.0}, "stop it, unless an effect smaller"),
             ({"sample_ratio_mismatch": True}, "Sample ratio mismatch"),
             ({"state": "promoted"}, "filer:2 is better and was promoted: there is nothing left to do."),
             ({"state": "rolled_back"}, "filer:2 was rolled back and filer:1 serves all units: find out why"),
@@ -210,6 +213,17 @@ class TestExperiments:
         assert says in page_client(viewer).get(at("experiment", experiment)).content.decode()
         listed = page_client(viewer).get(reverse("pages:experiments", args=[experiment.workspace.slug]))
         assert says in listed.content.decode()
+
+    @pytest.mark.parametrize(
+        ("changes", "says"),
+        [(WORSE, "E⁻ 23 has reached 20</p>"), (WIDE, "E⁻ alone decides: the interval, which still")],
+    )
+    def test_a_verdict_beside_an_interval_that_contains_0_is_explained(
+        self, changes: dict[str, Any], says: str, experiment: Experiment, viewer: Any, page_client: Any
+    ) -> None:
+        over = {"state": "rolled_back", "ended_at": timezone.now(), "verdict": "harm shown: E⁻ 23 has reached 20"}
+        Experiment.objects.update(**over, **changes)
+        assert says in page_client(viewer).get(at("experiment", experiment)).content.decode()
 
     def test_the_log_says_what_was_known_and_who_did_what_and_why(
         self, experiment: Experiment, admin: Any, viewer: Any, page_client: Any
