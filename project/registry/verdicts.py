@@ -148,6 +148,7 @@ def _write_running(experiment: Experiment, tried: str, champion: str) -> Headlin
 def _write_verdict(experiment: Experiment) -> str:
     """The rule's own reason, and how the interval can contain 0 beside it."""
     because = in_words(experiment.verdict)
+    because = because[:1].upper() + because[1:]
     decided = next((name for name in ("E⁺", "E⁻") if name in because), None)
     low, high = experiment.low, experiment.high
     if decided is None or low is None or high is None or not low <= 0 <= high:
