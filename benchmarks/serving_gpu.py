@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ import torch
 
 from tools import model_server
 from tools.big_model import SHAPES, Task, make_adapter, make_base
+from tools.ports import free_port
 from training.engine.actions import ActionScorer
 from training.engine.hardware import choose_device
 from training.engine.models import attach_adapter, load_model, load_tokenizer, silence_progress_bars
@@ -62,9 +62,7 @@ def put(root: Path, folder: Path, kind: str, **meta: str) -> str:
 
 @contextlib.contextmanager
 def running_server(root: Path) -> Iterator[httpx.Client]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [*model_server.SERVER, "--artifacts", str(root), "--port", str(port)]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log)

@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 from benchmarks.ingest import Line, make_item, percentiles
 from tools.instance import Instance
 from tools.killing import make_agent
+from tools.ports import free_port
 from tools.report import Report
 
 CONNECTIONS = 64
@@ -164,18 +165,12 @@ def main() -> int:
     )
     report = Report("slow_connections")
     try:
-        instance.start("--no-demo", "--port", str(_free_port()))
+        instance.start("--no-demo", "--port", str(free_port()))
         run(instance, report, spells=5 if quick else 10, seconds=10 if quick else 20)
     finally:
         instance.stop()
         shutil.rmtree(folder, ignore_errors=True)
     return report.finish()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 import psutil
 
 from tools.instance import Instance, marked_processes
+from tools.ports import free_port
 from tools.report import Report, log
 
 START_SECONDS = 12.0
@@ -71,9 +71,7 @@ def main() -> int:
     quick = parser.parse_args().quick
     folder = Path(tempfile.mkdtemp(prefix="reckoner-start-"))
     instance = Instance(folder / "var")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     report = Report("start")
     try:
         for number in (1, 2):

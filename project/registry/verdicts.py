@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from django.utils import timezone
+from django.utils.text import capfirst
 
 from models_registry.experiment_log import list_looks
 from models_registry.guardrails import list_guardrails
@@ -147,14 +148,13 @@ def _write_running(experiment: Experiment, tried: str, champion: str) -> Headlin
 
 def _write_verdict(experiment: Experiment) -> str:
     """The rule's own reason, and how the interval can contain 0 beside it."""
-    because = in_words(experiment.verdict)
-    because = because[:1].upper() + because[1:]
+    because = capfirst(in_words(experiment.verdict))
     decided = next((name for name in ("E⁺", "E⁻") if name in because), None)
     low, high = experiment.low, experiment.high
     if decided is None or low is None or high is None or not low <= 0 <= high:
         return because
     return (
-        f"{because}. {decided} alone decides: the interval, which still contains 0, asks for better and worse at once, "
+        f"{because}. {decided} alone decides. The interval can still contain 0, because it looks in both directions "
         "and is wide when there are few units."
     )
 

@@ -1,7 +1,5 @@
 """Asking the servers of a version in their order: what they are sent, and who answers where one fails."""
 
-import socket
-
 import pytest
 
 from models_registry.backends.asking import Asked, ready_version, score_versions
@@ -9,6 +7,7 @@ from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import Backend
 from models_registry.prompts import Prompt
 from tools.factories import BackendFactory, DeploymentFactory, ModelVersionFactory
+from tools.ports import free_port
 
 pytestmark = pytest.mark.django_db
 OPTIONS = ("travel", "health")
@@ -35,9 +34,7 @@ def ask(version, **fields):
 
 
 def closed_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    return f"http://127.0.0.1:{free_port()}/v1"
 
 
 def test_a_pick_becomes_a_policy_that_is_exact_given_the_pick(version, deploy, serve, monkeypatch):

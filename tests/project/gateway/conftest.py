@@ -18,6 +18,7 @@ import pytest
 from django.db import connection
 
 from tests.openai_server import OpenAIServer
+from tools.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 BACKEND_KEY = "only-for-this-test"
@@ -30,9 +31,7 @@ class Gateway:
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "gateway.log"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
         self.environment = os.environ | {

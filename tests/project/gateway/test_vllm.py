@@ -92,6 +92,14 @@ def backend(by, vllm):
     return add_backend(by=by, setup=setup)
 
 
+@pytest.fixture
+def version(agent, by, backend):
+    """The agent's champion: the server's own model."""
+    made = register_version(by=by, model=agent.registered_model, new=NewVersion(remote_name=NAME, method="remote"))
+    deploy_version(by=by, version=made, backend=backend, remote_name=NAME)
+    return made
+
+
 def rows_and_picks(run):
     """Held-out texts, and what the model that this run made decides on them by its own weights."""
     rows = [json.loads(line) for line in (run / "data" / "heldout.jsonl").read_text().splitlines()]
@@ -114,10 +122,7 @@ def share(found, expected):
     return sum(one == other for one, other in zip(found, expected, strict=True)) / len(expected)
 
 
-def test_it_decides_as_the_weights_do_and_the_propensity_is_exact(agent, by, backend, layers):
-    new = NewVersion(remote_name=NAME, method="remote")
-    version = register_version(by=by, model=agent.registered_model, new=new)
-    deploy_version(by=by, version=version, backend=backend, remote_name=NAME)
+def test_it_decides_as_the_weights_do_and_the_propensity_is_exact(agent, by, version, layers):
     assert check_backends() == {"up": 1, "down": 0}
     texts, picks = rows_and_picks(layers / "base")
     answers = decide(by=by, agent="filer", items=[DecideItem(state={"text": text}) for text in texts])
@@ -203,15 +208,13 @@ def fits(filed):
 
 
 @pytest.mark.parametrize(("space", "schema"), [("structured", FILED), ("tool_calls", {"properties": {"file": FILED}})])
-def test_what_it_writes_is_held_to_the_form_of_the_action(agent, by, backend, space, schema):
+def test_what_it_writes_is_held_to_the_form_of_the_action(agent, by, backend, version, space, schema):
     setup = AgentSetup(
         "{{ text }}", action_space=space, action_schema=schema, temperature=0.01, max_completion_tokens=64
     )
     create_agent_version(by=by, agent=agent, setup=setup)
     backend.capabilities = ["grammar", "json_schema"]
     backend.save()
-    version = register_version(by=by, model=agent.registered_model, new=NewVersion(remote_name=NAME, method="remote"))
-    deploy_version(by=by, version=version, backend=backend, remote_name=NAME)
     texts = ("flight hotel", "tax refund", "doctor on monday")
     answers = decide(by=by, agent="filer", items=[DecideItem(state={"text": text}) for text in texts])
     for row, answer in zip(Decision.objects.order_by("id"), answers, strict=True):
@@ -256,9 +259,7 @@ def test_openai_client_chats_with_it_whole_and_streamed(client, chatting, deploy
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])  # the last one ends it
-def test_where_it_is_gone_the_fallback_answers(agent, by, backend, serve, vllm, settings, number):
-    version = register_version(by=by, model=agent.registered_model, new=NewVersion(remote_name=NAME, method="remote"))
-    deploy_version(by=by, version=version, backend=backend, remote_name=NAME)
+def test_where_it_is_gone_the_fallback_answers(agent, by, version, serve, vllm, settings, number):
     spare_server = serve()
     settings.BACKEND_URLS = [*settings.BACKEND_URLS, vllm.origin]
     spare_server.pick = OPTIONS[0]

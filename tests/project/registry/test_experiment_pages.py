@@ -216,7 +216,7 @@ class TestExperiments:
 
     @pytest.mark.parametrize(
         ("changes", "says"),
-        [(WORSE, "Harm shown: E⁻ 23 has reached 20</p>"), (WIDE, "E⁻ alone decides: the interval, which still")],
+        [(WORSE, "Harm shown: E⁻ 23 has reached 20</p>"), (WIDE, "E⁻ alone decides. The interval can still contain 0")],
     )
     def test_a_verdict_beside_an_interval_that_contains_0_is_explained(
         self, changes: dict[str, Any], says: str, experiment: Experiment, viewer: Any, page_client: Any

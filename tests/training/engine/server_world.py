@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from tools import model_server
+from tools.ports import free_port
 from training.engine.actions import ActionScorer
 from training.engine.models import Loaded, attach_adapter, build_tiny, build_tokenizer, load_model, load_tokenizer, save
 from training.engine.spec import TinyShape
@@ -121,9 +121,7 @@ class Process:
     """The server in its own process, and a client for it."""
 
     def __init__(self, root: Path, *arguments: str, program: tuple[str, ...] | None = None) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         command = [*(program or model_server.SERVER), "--port", str(port), "--artifacts", str(root)]
         environment = os.environ | {"RECKONER_MODEL_SERVER_TOKEN": TOKEN}
         self.process = subprocess.Popen(

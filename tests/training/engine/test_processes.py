@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 from safetensors.torch import load_file
 
+from tools.ports import free_port
 from tools.warm import stand_in
 from training import launcher
 from training.engine.environments.equations import Equations
@@ -61,9 +61,7 @@ def rows_of(spec: dict[str, Any], world: World) -> list[dict[str, Any]]:
 
 def two(launch: Launcher, run: Path) -> list[subprocess.Popen[bytes]]:
     """The processes of ranks 0 and 1, with what accelerate and torchrun tell them."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     around = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     device = {"RECKONER_DEVICE": "cpu"}
     return [launch(str(run), RANK=rank, LOCAL_RANK=rank, **around, **device) for rank in "01"]
