@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -172,6 +173,14 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+@pytest.fixture(autouse=True)
+def seeded_draws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway draws the same actions in every run of a test, and not those of another test."""
+    from decisions.gateway import decide
+
+    monkeypatch.setattr(decide, "RNG", random.Random(request.node.nodeid))
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7
 
 # Cryptographic seeding is not needed, independence from every other generator is.
-_RNG = random.SystemRandom()
+RNG = random.SystemRandom()
 MOST_PROMPTS = 4096
 """Items of all rankings in one call: each is a prompt of its own."""
 
@@ -97,7 +97,7 @@ def decide(
         raise BackendUnavailable(f"The model server could not answer: {unanswered[0].error}")
     while True:
         try:
-            recorded = _record(by, replies, now, rng or _RNG, greedy=greedy)
+            recorded = _record(by, replies, now, rng or RNG, greedy=greedy)
         except _AnsweredMeanwhile as met:
             answers |= find_repeats(by, current, {row_id: given[row_id] for row_id in met.ids})
             replies = [one for one in replies if one.question.id not in met.ids]
