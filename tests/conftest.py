@@ -113,15 +113,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def warm_engine() -> None:
     """Engines and model servers start by fork, from a process that has imported torch: see tools/warm.py."""
     from tools import model_server
-    from training import launcher, local_runs
+    from training import launcher
     from training.rehearsal import estimate
 
     folder = Path(os.environ["RECKONER_VAR"])
     launcher.ENGINE = stand_in(folder, "training.engine")
     launcher.TRY_DEVICE = stand_in(folder, "training.engine.hardware")
     estimate.MEASURE = stand_in(folder, "training.engine.measure")
-    launcher.POLL_SECONDS = local_runs.POLL_SECONDS = 0.05  # a tiny run takes a second
     model_server.SERVER = stand_in(folder, "training.engine.server")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_pauses() -> None:
+    """A tiny run takes a second, and a server of a test that is not there will not come."""
+    from models_registry.backends import openai
+    from training import launcher, local_runs
+
+    launcher.POLL_SECONDS = local_runs.POLL_SECONDS = 0.05
+    openai.PAUSE_SECONDS = 0.01
 
 
 @pytest.fixture(scope="session", autouse=True)
