@@ -71,7 +71,9 @@ def _told(workspace: Workspace, entry: AuditEntry) -> Event:
     words, tone = TOLD[entry.action]
     kind, _, pk = entry.target.partition(":")
     page = PAGE_OF_TARGET.get(kind)
-    details = {name: str(entry.details.get(name, "?")) for name in ("slug", "name", "rows")}
+    details = {name: entry.details.get(name, "?") for name in ("slug", "name", "rows")}
+    if isinstance(rows := details["rows"], int):
+        details["rows"] = f"{rows:,}"
     return Event(
         entry.at,
         words.format_map(details),

@@ -268,13 +268,15 @@ def test_moved_today_tells_in_order_and_of_today_only(agent: Any, by: Any, other
     version = ModelVersionFactory(registered_model=agent.registered_model)
     record_audit(by=by, action="version.registered", target=f"model_version:{version.pk}", details={"name": "filer:1"})
     record_audit(by=by, action="reward_spec.created", target="reward_spec:1")
+    record_audit(by=by, action="dataset.created", target="dataset:1", details={"rows": 4800})
     TrainingRunFactory(agent=agent, state="succeeded", produced_version=version, finished_at=now)
     make_failed_run(AgentFactory(workspace=other_workspace))
     ExperimentFactory(registered_model=agent.registered_model, name="won", state="promoted", ended_at=now)
     RewardFactory(decision=DecisionFactory(agent=agent), computed_at=now)
     home = read_home(agent.workspace, now + dt.timedelta(seconds=1))
     told = [event.what for event in home.activity]
-    assert "filer:1 registered" in told and "won: promoted" in told and "1 reward calculated" in told
+    assert {"filer:1 registered", "Dataset of 4,800 decisions created", "won: promoted"} <= set(told)
+    assert "1 reward calculated" in told
     assert any("succeeded: " in one for one in told) and not any("failed" in one for one in told)
     assert not any("reward_spec" in one for one in told)
     assert list(home.activity) == sorted(home.activity, key=lambda event: event.at, reverse=True)
