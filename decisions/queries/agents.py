@@ -22,7 +22,7 @@ from models_registry.models import (
     ModelVersion,
     RegisteredModel,
 )
-from workspaces.ids import uuid7_bound, uuid7_time
+from workspaces.ids import uuid7_bound
 from workspaces.index_order import read_in_index_order
 from workspaces.models import AuditEntry, Workspace
 
@@ -90,12 +90,15 @@ def _find_champions(models: Sequence[uuid.UUID]) -> dict[uuid.UUID | None, Model
 
 # The limit inside keeps each agent to a short range of its index.
 _ACTIVITY = """
-SELECT wanted.id, found.counted, found.newest
+SELECT wanted.id, found.counted, newest.observed_at
   FROM unnest(%s::uuid[]) AS wanted(id)
  CROSS JOIN LATERAL (
-   SELECT count(*) AS counted, (array_agg(d.id ORDER BY d.id DESC))[1] AS newest
+   SELECT count(*) AS counted
      FROM (SELECT id FROM decisions_decision WHERE agent_id = wanted.id ORDER BY id DESC LIMIT %s) d
  ) found
+  LEFT JOIN LATERAL (
+   SELECT observed_at FROM decisions_decision WHERE agent_id = wanted.id ORDER BY id DESC LIMIT 1
+ ) newest ON true
 """
 
 
@@ -103,10 +106,7 @@ def find_activity(agents: Sequence[uuid.UUID]) -> dict[uuid.UUID, Activity]:
     """By the agent's id; one statement."""
     with read_in_index_order(), connection.cursor() as cursor:
         cursor.execute(_ACTIVITY, [list(agents), COUNTED + 1])
-        return {
-            agent: Activity(counted, uuid7_time(newest) if newest is not None else None)
-            for agent, counted, newest in cursor.fetchall()
-        }
+        return {agent: Activity(counted, newest) for agent, counted, newest in cursor.fetchall()}
 
 
 def find_agent_version(model: RegisteredModel) -> AgentVersion | None:
