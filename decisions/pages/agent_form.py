@@ -1,7 +1,7 @@
-"""The form that changes an agent: the fields of an AgentSetup, in readable form.
+"""The forms that create and change an agent: the fields of an AgentSetup, in readable form.
 
-It reads what the PATCH of the API takes; `decisions.agents.services.check_setup` checks it, and its faults are shown
-beside their fields.
+They read what POST and PATCH of the API take; `decisions.agents.services.check_setup` checks it, and its faults are
+shown beside their fields.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import asdict
 from typing import Any
 
 from django import forms
+from django.utils.text import slugify
 
 from decisions.agents.revising import FIELDS
 from decisions.agents.services import AgentSetup
-from decisions.models import ActionSpaceKind
+from decisions.models import ActionSpaceKind, AgentKind
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.json_field import JsonObjectField
 from workspaces.parsing import check_body
@@ -31,11 +32,9 @@ def _schema(help_text: str) -> JsonObjectField:
     return JsonObjectField(widget=area, help_text=help_text)
 
 
-class AgentForm(forms.Form):
-    """`base` is the number of the version that was shown, `seen` the digest of the changes that were (digest_of)."""
+class SetupForm(forms.Form):
+    """A set-up alone."""
 
-    base = forms.IntegerField(widget=forms.HiddenInput, min_value=1, max_value=2**31 - 1)
-    seen = forms.CharField(widget=forms.HiddenInput, required=False, max_length=64)
     prompt_template = forms.CharField(
         label="Prompt",
         strip=False,
@@ -114,6 +113,37 @@ class AgentForm(forms.Form):
     def further_open(self) -> bool:
         """A fault must not stand in a closed part."""
         return any(self[name].errors for name in FURTHER)
+
+
+class AgentForm(SetupForm):
+    """`base` is the number of the version that was shown, `seen` the digest of the changes that were (digest_of)."""
+
+    base = forms.IntegerField(widget=forms.HiddenInput, min_value=1, max_value=2**31 - 1)
+    seen = forms.CharField(widget=forms.HiddenInput, required=False, max_length=64)
+
+
+class NewAgentForm(SetupForm):
+    """`kind` is the one that the form began with."""
+
+    kind = forms.ChoiceField(choices=AgentKind.choices, widget=forms.HiddenInput)
+    name = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"dir": "auto"}))
+    slug = forms.SlugField(
+        label="Name in the API",
+        required=False,
+        max_length=63,
+        help_text="Letters, digits, hyphens and underscores. Leave empty to make it from the name.",
+    )
+    unit = forms.CharField(
+        max_length=32, help_text="What an experiment assigns to an arm: item, user, project and the like."
+    )
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or self.cleaned_data
+        if "name" in given and "slug" in given and not given["slug"]:
+            given["slug"] = slugify(given["name"])[:63]
+            if not given["slug"]:
+                self.add_error("slug", "The name has no letters that an address can have. Enter for example: filer.")
+        return given
 
 
 def write_setup(setup: AgentSetup) -> dict[str, Any]:

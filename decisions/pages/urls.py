@@ -9,6 +9,7 @@ from decisions.pages import (
     episodes,
     judges,
     label_queues,
+    new_agent,
     playground,
     reward_drafts,
     reward_edit,
@@ -19,6 +20,7 @@ from decisions.pages import (
 
 urlpatterns = [
     path("agents/", agents.agent_list, name="agents"),
+    path("agents/new/", new_agent.agent_new, name="agent-new"),  # agents/new may be the page of one with that name
     path("agents/<slug:agent>", agents.agent_detail, name="agent"),
     path("agents/<slug:agent>/cache", agents.agent_cache, name="agent-cache"),
     path("agents/<slug:agent>/edit", agents.agent_edit, name="agent-edit"),

@@ -59,6 +59,10 @@ FORMS = {
         *("base", "seen", "prompt_template", "options", "temperature", "epsilon", "action_space"),
         *("max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema"),
     ),
+    "agent-new": (
+        *("kind", "name", "slug", "unit", "prompt_template", "options", "temperature", "epsilon", "action_space"),
+        *("max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema"),
+    ),
     "key-make": (
         *("name", "agent", "slug", "kind", "options", "scopes", "requests_a_minute", "spend_a_day", "agents"),
     ),
@@ -76,19 +80,19 @@ FORMS = {
     ),
     "rehearsal-start": ("text_field", "label_field", "seed_share", "decisions", "rounds", "seeds", "noise"),
 }
+SETUP = {
+    "prompt_template": "{{ text }}",
+    "options": "a\nb",
+    "temperature": "1",
+    "epsilon": "0.1",
+    "action_space": "choice",
+    "max_prompt_tokens": "64",
+    "max_completion_tokens": "16",
+}
 GIVEN = {
     "decision-label": {"verdict": "confirmed"},
-    "agent-edit": {
-        "base": "1",
-        "prompt_template": "{{ text }}",
-        "options": "a\nb",
-        "temperature": "1",
-        "epsilon": "0.1",
-        "action_space": "choice",
-        "max_prompt_tokens": "64",
-        "max_completion_tokens": "16",
-        "make": "1",
-    },
+    "agent-edit": SETUP | {"base": "1", "make": "1"},
+    "agent-new": SETUP | {"kind": "CUSTOM", "name": "Sorter", "unit": "item"},
     "key-make": {"name": "app", "agent": "", "slug": "new", "kind": "CUSTOM", "options": "a\nb", "scopes": "admin"},
     "erasures": {"kind": "unit", "name": "somebody"},
     "label-bulk": {"matching": "1", "labelled": "0", "verdict": "confirmed"},

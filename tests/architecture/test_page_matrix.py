@@ -75,6 +75,7 @@ PAGES: dict[str, Page] = {
     "key-revoke": replace(ACTION, of=of("key")),
     "demo-start": ACTION,
     "agents": Page(),
+    "agent-new": FORM,
     "agent": Page(of=lambda world: [world.agent.slug]),
     "agent-action-quality": Page(of=lambda world: [world.agent.slug]),
     "agent-reward-history": Page(of=lambda world: [world.agent.slug]),

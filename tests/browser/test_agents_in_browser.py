@@ -9,9 +9,21 @@ from playwright.sync_api import expect
 
 from decisions.agents.revising import revise_agent
 from decisions.api.judge_examples import A_CALIBRATION
-from decisions.models import AgentVersion
+from decisions.models import Agent, AgentVersion
 from tests.browser.accessibility import look_at
 from tools.factories import OPTIONS, DecisionFactory, JudgeCalibrationFactory
+
+
+def test_an_agent_is_created_from_a_kind(tab: Any, admin: Any, workspace: Any, log_in: Any) -> None:
+    log_in(tab, admin).goto(reverse("pages:agents", args=[workspace.slug]))
+    tab.get_by_role("link", name="New agent").first.click()
+    tab.get_by_role("link", name="Guardrail").click()
+    expect(tab.get_by_label("Name", exact=True)).to_have_value("Guardrail")
+    assert look_at(tab, "agent-new") == []
+    tab.get_by_label("Name", exact=True).fill("Mail guard")
+    tab.get_by_role("button", name="Create agent").click()
+    expect(tab.get_by_role("heading", name="Mail guard", level=1)).to_be_visible()
+    assert Agent.objects.get(slug="mail-guard").kind == "GUARDRAIL"
 
 
 def test_a_version_is_compared_and_made_and_every_page_fits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import Any
 
@@ -9,14 +10,17 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
-from decisions.agents.revising import revise_agent, setup_of
-from decisions.agents.services import AgentSetup, create_agent
+from decisions.agents.kinds import KINDS
+from decisions.agents.revising import find_changes, revise_agent, setup_of
+from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
 from decisions.agents.trying import start_agent_experiment
-from decisions.models import AgentVersion
+from decisions.models import Agent, AgentVersion
 from decisions.pages.agent_form import AgentForm, write_setup
 from decisions.queries.agents import VERSIONS
 from models_registry.experiment_plan import ExperimentPlan
+from models_registry.models import RegisteredModel
 from tools.factories import (
     OPTIONS,
     AgentFactory,
@@ -44,6 +48,11 @@ def filled(agent: Any, **changes: Any) -> dict[str, Any]:
     return {"base": newest.number, "seen": "", **write_setup(setup_of(newest)), **changes}
 
 
+def rewarded(agent: Any) -> list[str]:
+    """The names of its reward's components."""
+    return [one["name"] for one in agent.reward_specs.get().components]
+
+
 def hidden(page: str) -> dict[str, str]:
     """The form's hidden fields."""
     return dict(re.findall(r'<input type="hidden" name="(base|seen)" value="([^"]*)"', page))
@@ -56,10 +65,13 @@ class TestReading:
         AgentVersionFactory(agent=AgentFactory(workspace=other_workspace, slug="theirs", name="Theirs"))
         champion = ModelVersionFactory(registered_model=agent.registered_model)
         AliasFactory(version=champion)
-        DecisionFactory.create_batch(3, agent=agent)
+        DecisionFactory.create_batch(2, agent=agent)
+        # An app may have made the id long before the decision.
+        last = DecisionFactory(agent=agent, observed_at=timezone.now() + dt.timedelta(hours=1))
         page = page_client(viewer).get(list_of(workspace))
         (line,) = page.context["lines"]
         assert (line.champion, line.activity.shown, line.version.number) == (champion, "3", 1)
+        assert line.activity.last == last.observed_at
         text = page.content.decode()
         assert at("agent", agent) in text and str(champion) in text and "Theirs" not in text
         assert "<kbd>a</kbd>" in text  # the sidebar leads here
@@ -79,8 +91,11 @@ class TestReading:
         assert seen == [["agent-0", "agent-1"], ["agent-2", "agent-3"], ["agent-4"]]
         assert client.get(f"{list_of(workspace)}?after=nobody").status_code == 404
 
-    def test_an_empty_list_says_what_to_do(self, workspace: Any, viewer: Any, page_client: Any) -> None:
-        assert "No agents yet" in page_client(viewer).get(list_of(workspace)).content.decode()
+    def test_an_empty_list_says_what_to_do(self, workspace: Any, owner: Any, viewer: Any, page_client: Any) -> None:
+        new = reverse("pages:agent-new", args=[workspace.slug])
+        for person, offered in ((viewer, False), (owner, True)):
+            text = page_client(person).get(list_of(workspace)).content.decode()
+            assert "No agents yet" in text and (new in text) is offered
 
     def test_the_statements_do_not_grow_with_agents_versions_or_decisions(
         self, agent: Any, workspace: Any, viewer: Any, page_client: Any, by: Any
@@ -271,6 +286,73 @@ class TestChanging:
         answer = client.post(at("agent-edit", agent), filled(agent) | {field: value, "make": "1"})
         assert answer.status_code == 400 and says in answer.content.decode()
         assert agent.versions.count() == 1
+
+
+class TestCreating:
+    @pytest.fixture
+    def client(self, owner: Any, page_client: Any) -> Any:
+        return page_client(owner)
+
+    @pytest.fixture
+    def path(self, workspace: Any) -> str:
+        return reverse("pages:agent-new", args=[workspace.slug])
+
+    def shown(self, client: Any, path: str, kind: str = "CUSTOM") -> dict[str, Any]:
+        """What a browser posts of the form as it is shown for this kind."""
+        return dict(client.get(f"{path}?kind={kind}").context["form"].initial)
+
+    def test_an_agent_with_a_set_up_of_its_own(self, workspace: Any, owner: Any, client: Any, path: str) -> None:
+        sent = self.shown(client, path) | {"name": "Mail sorter", "options": "now\nlater", "epsilon": "0.2"}
+        made = client.post(path, sent, follow=True)
+        agent = Agent.objects.get(workspace=workspace)
+        assert made.redirect_chain == [(at("agent", agent), 302)] and "Mail sorter was created" in made.content.decode()
+        assert (agent.slug, agent.name, agent.kind, agent.unit) == ("mail-sorter", "Mail sorter", "CUSTOM", "item")
+        version = agent.versions.get()
+        assert (version.prompt_template, version.options, version.epsilon) == ("{{ text }}", ["now", "later"], 0.2)
+        assert rewarded(agent) == ["verdict"]
+        assert AuditEntry.objects.get(action="agent.created").actor == owner.email
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_kind_brings_its_set_up_and_unchanged_its_reward(
+        self, workspace: Any, by: Any, client: Any, path: str, kind: str
+    ) -> None:
+        sent = self.shown(client, path, kind)
+        assert client.post(path, sent | {"slug": "own"}).status_code == 302
+        assert client.post(path, sent | {"slug": "other", "epsilon": "0.5"}).status_code == 302
+        own, other = Agent.objects.get(slug="own"), Agent.objects.get(slug="other")
+        assert not find_changes(setup_of(own.versions.get()), kind_setup(kind))
+        assert (own.kind, own.unit, other.kind, other.unit) == (kind, kind_unit(kind), kind, kind_unit(kind))
+        same = create_agent(by=by, slug="same", name="Same", kind=kind, unit=kind_unit(kind))
+        assert rewarded(own) == rewarded(same)
+        assert rewarded(other) == ["verdict"]
+
+    @pytest.mark.parametrize(
+        ("field", "value", "says"),
+        [
+            ("name", "", "This field is required"),
+            ("name", "私", "has no letters that an address can have"),
+            ("slug", "a b", "Enter a valid"),
+            ("slug", "filer", "is taken"),
+            ("unit", "", "This field is required"),
+            ("kind", "CHEF", "Select a valid choice"),
+            ("prompt_template", "{{ text", "a field is written"),
+            ("options", "alone", "two or more different options"),
+        ],
+    )
+    def test_what_is_not_usable_stands_beside_its_field_and_makes_nothing(
+        self, agent: Any, client: Any, path: str, field: str, value: str, says: str
+    ) -> None:
+        sent = self.shown(client, path) | {"name": "Sorter", "options": "a\nb"}
+        answer = client.post(path, sent | {field: value})
+        assert answer.status_code == 400 and says in answer.content.decode()
+        assert [one.slug for one in Agent.objects.all()] == ["filer"] and RegisteredModel.objects.count() == 1
+        assert client.post(path, sent).status_code == 302
+
+    def test_an_agent_called_new_has_its_page(self, by: Any, client: Any, path: str) -> None:
+        made = create_agent(by=by, slug="new", name="Newest", setup=AgentSetup("{{ text }}"))
+        assert "<h1" in client.get(at("agent", made)).content.decode()
+        assert client.get(at("agent", made)).context["agent"] == made
+        assert "agent" not in client.get(path).context
 
 
 @pytest.mark.parametrize("options", [None, ["a", "b"], ["[odd", "b"], ["two\nlines", "b"], [" a", "b "]])
