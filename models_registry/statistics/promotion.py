@@ -154,10 +154,17 @@ def _write_age(age: float, bound: float) -> str:
     return f"{math.floor(age)} of {bound:.3g} seconds"
 
 
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def write_e(log_e: float) -> str:
     """An e-value from its logarithm as pages, verdicts and tables write it: three significant digits below 1,000, whole
-    from there, a power of ten from a million on."""
+    from there, 4.6 × 10⁷ from a million on."""
     if abs(log_e) >= math.log(1e6):
-        return f"10^{log_e / math.log(10):.1f}"
+        exponent = math.floor(log_e / math.log(10))
+        mantissa = f"{10 ** (log_e / math.log(10) - exponent):.1f}"
+        if mantissa == "10.0":
+            mantissa, exponent = "1.0", exponent + 1
+        return f"{mantissa} × 10{str(exponent).translate(SUPERSCRIPT)}"
     value = math.exp(log_e)
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

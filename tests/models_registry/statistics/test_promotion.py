@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models_registry.statistics.promotion import Bounds, Evidence, Guardrail, decide
+from models_registry.statistics.promotion import Bounds, Evidence, Guardrail, decide, write_e
 
 BOUNDS = Bounds()
 SOUND = Guardrail("errors", log_e_non_inferior=math.log(25), log_e_harm=0.0, units=900)
@@ -111,3 +111,19 @@ def test_more_evidence_of_benefit_never_undoes_a_promotion(plus, minus, units, m
 def test_bounds_that_bind_nothing_are_refused(fields):
     with pytest.raises(ValueError):
         Bounds(**fields)
+
+
+@pytest.mark.parametrize(
+    ("log_e", "written"),
+    [
+        (0.0, "1"),
+        (math.log(0.01234), "0.0123"),
+        (math.log(999_400), "999,400"),
+        (math.log(46_333_027), "4.6 × 10⁷"),
+        (math.log(9.97e12), "1.0 × 10¹³"),
+        (math.log(2.5e-7), "2.5 × 10⁻⁷"),
+        (2000.0, "3.9 × 10⁸⁶⁸"),  # more than a float holds
+    ],
+)
+def test_an_e_value_is_written_as_people_read_it(log_e, written):
+    assert write_e(log_e) == written
