@@ -178,7 +178,8 @@
         for (const value of [...(line.low ?? []), ...(line.high ?? [])]) if (value != null) { low = Math.min(low, value); high = Math.max(high, value); }
       }
       if (drawn().some((line) => line.kind === "bars")) { low = Math.min(low, 0); high = Math.max(high, 0); }
-      const [from, to] = uPlot.rangeNum(low, high, 0.08, true);
+      let [from, to] = uPlot.rangeNum(low, high, 0.08, true);
+      if (now().y?.unit === "%" && low >= 0 && high <= 100) [from, to] = [Math.max(from, 0), Math.min(to, 100)];
       return [now().y?.min ?? from, now().y?.max ?? to];
     };
     // The first and the last bar need half a place beside them.
