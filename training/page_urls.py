@@ -27,6 +27,7 @@ urlpatterns = [
     path("runs/<uuid:pk>/notes", views.run_note, name="run-note"),
     path("runs/<uuid:pk>/cancel", views.run_cancel, name="run-cancel"),
     path("pipelines/", pipelines.pipeline_list, name="pipelines"),
+    path("pipelines/new", pipelines.pipeline_new, name="pipeline-new"),
     path("pipelines/<uuid:pk>/row", pipelines.pipeline_row, name="pipeline-row"),
     path("pipelines/<uuid:pk>", pipelines.pipeline_detail, name="pipeline"),
     path("pipelines/<uuid:pk>/cancel", pipelines.pipeline_cancel, name="pipeline-cancel"),

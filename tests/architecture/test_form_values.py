@@ -35,6 +35,7 @@ QUERIES = {
     "import-new": ("what",),
     "pipelines": ("before",),
     "rehearsals": ("before",),
+    "pipeline-new": ("agent", "method", "model", "held_out", "deploy", "settings"),
     "rehearsal-start": ("agent",),
     "models": ("agent",),
     "version-try": ("preset",),
@@ -78,6 +79,7 @@ FORMS = {
         *("name", "subject", "agent", "verdict", "version", "arm", "session", "state", "since", "q", "strategy"),
         *("overlap", "guidelines", "skip_policy", "hold_seconds", "reviewers", "adjudicators", "gold_share", "gold"),
     ),
+    "pipeline-new": ("agent", "method", "model", "held_out", "deploy", "settings"),
     "rehearsal-start": ("text_field", "label_field", "seed_share", "decisions", "rounds", "seeds", "noise"),
 }
 SETUP = {
@@ -93,6 +95,7 @@ GIVEN = {
     "decision-label": {"verdict": "confirmed"},
     "agent-edit": SETUP | {"base": "1", "make": "1"},
     "agent-new": SETUP | {"kind": "CUSTOM", "name": "Sorter", "unit": "item"},
+    "pipeline-new": {"agent": "filer", "method": "posterior", "held_out": "0.2"},
     "key-make": {"name": "app", "agent": "", "slug": "new", "kind": "CUSTOM", "options": "a\nb", "scopes": "admin"},
     "erasures": {"kind": "unit", "name": "somebody"},
     "label-bulk": {"matching": "1", "labelled": "0", "verdict": "confirmed"},

@@ -149,6 +149,7 @@ PAGES: dict[str, Page] = {
     "run-note": replace(ACTION, of=of("run")),
     "run-cancel": replace(FORM, of=of("run")),
     "pipelines": Page(),
+    "pipeline-new": FORM,
     "pipeline-row": Page(of=of("pipeline")),
     "pipeline": Page(of=of("pipeline")),
     "pipeline-cancel": replace(FORM, of=of("pipeline")),

@@ -44,11 +44,13 @@ def test_the_pages_of_pipelines_fit_and_are_accessible(
         ),
     }
     pages["list"] = reverse("pages:pipelines", args=[workspace.slug])
+    pages["form"] = reverse("pages:pipeline-new", args=[workspace.slug])
     log_in(tab, admin)
     found = []
     for name, path in pages.items():
         tab.goto(path)
         found += look_at(tab, f"pipeline-{name}")
+    tab.goto(pages["list"])
     tab.get_by_role("link", name="pipeline-5f1c9a20", exact=True).click()
     tab.get_by_role("link", name=str(run)).click()
     tab.get_by_role("link", name="pipeline-5f1c9a20", exact=True).first.click()

@@ -1,4 +1,5 @@
-"""Pages of pipelines: the list, and one with its stages and what came of each, and the ways to cancel and resume it."""
+"""Pages of pipelines: the list, one with its stages and what came of each, and the ways to start, cancel and resume
+one."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from decisions.models import Agent
 from jobs.models import Job, JobState
+from training.errors import InvalidPipeline
 from training.pipeline.deployment import read_deployment
+from training.pipeline.form import PipelineForm
 from training.pipeline.listed import find_newest, list_pipelines
-from training.pipeline.services import cancel_pipeline, find_pipelines, resume_pipeline
+from training.pipeline.services import cancel_pipeline, find_pipelines, resume_pipeline, start_pipeline
 from training.pipeline.stored import StoredPipeline
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
@@ -47,7 +50,6 @@ def pipeline_list(request: PageRequest) -> HttpResponse:
         "lines": list_pipelines(request.workspace, page[:PAGE]),
         "older": urlencode({"before": page[PAGE - 1].id}) if len(page) > PAGE else "",
         "before": before,
-        "command": COMMAND,
     }
     return render(request, "training/pipelines/list.html", context)
 
@@ -58,6 +60,23 @@ def _read_before(text: str) -> uuid.UUID:
     except ValueError as error:
         fault = FieldFault("before", "is not an id", "a pipeline's id")
         raise InvalidInput("The address is invalid.", faults=[fault]) from error
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@workspace_page(role=Role.ADMIN)
+def pipeline_new(request: PageRequest) -> HttpResponse:
+    """GET shows the form, POST starts the pipeline."""
+    form = PipelineForm(request.workspace, request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        try:
+            job = start_pipeline(by=request.actor, agent=form.cleaned_data["agent"], plan=form.read_plan())
+        except InvalidPipeline as error:
+            form.add_faults(error.faults)
+        else:
+            messages.success(request, "The pipeline has started.")
+            return redirect("pages:pipeline", request.workspace.slug, job.pk)
+    status = 400 if form.is_bound else 200
+    return render(request, "training/pipelines/form.html", {"form": form, "command": COMMAND}, status=status)
 
 
 @require_safe

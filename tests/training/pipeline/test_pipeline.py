@@ -258,7 +258,7 @@ class TestRefusals:
         AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
         FeedbackFactory(decision=DecisionFactory(agent=agent), value="confirmed")
         client, path = page_client(admin), reverse("pages:pipelines", args=[agent.workspace.slug])
-        assert "manage.py pipeline --agent AGENT" in client.get(path).content.decode()
+        assert reverse("pages:pipeline-new", args=[agent.workspace.slug]) in client.get(path).content.decode()
         told = ask("--method", "posterior", "--detach")
 
         def at(name: str, job: object = told["job"]) -> str:
@@ -280,6 +280,41 @@ class TestRefusals:
         newest = client.get(path).content.decode()
         assert again in newest and at("pipeline") not in newest
         assert client.get(path, {"before": line.job.id}).context["lines"] == []
+
+    def test_its_page_starts_what_the_command_starts(self, agent: Any, admin: Any, page_client: Any) -> None:
+        client, path = page_client(admin), reverse("pages:pipeline-new", args=[agent.workspace.slug])
+        assert "manage.py pipeline" in client.get(path).content.decode()
+        sent = {"agent": "filer", "method": "posterior", "model": "", "held_out": "0.2", "deploy": "", "settings": ""}
+        refusals = {
+            "filer has no version yet": {},
+            "is not allowed here": {"model": "elsewhere/model"},
+            "Select a valid choice": {"method": "astrology"},
+            "Ensure this value is less than or equal to 0.5": {"held_out": "0.6"},
+        }
+        for says, changed in refusals.items():
+            answer = client.post(path, sent | changed)
+            assert answer.status_code == 400 and says in answer.content.decode(), says
+        AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
+        FeedbackFactory(decision=DecisionFactory(agent=agent, propensity=None), value="confirmed")
+        call_command("calculate_rewards", stdout=io.StringIO())
+        answer = client.post(path, sent | {"settings": '{"optimiser": {"epochs": -1}}'})
+        assert answer.status_code == 400
+        assert [*answer.context["form"].errors] == ["settings"]
+        answer = client.post(path, sent | {"method": "reward_weighted"})
+        assert [*answer.context["form"].errors] == ["with_propensity"]
+        assert "1 of its decisions have no propensity" in answer.content.decode()
+        assert not Job.objects.exists()
+        asked = sent | {"only_new": "on", "deploy": "experiment", "settings": '{"optimiser": {"epochs": 1}}'}
+        started = client.post(path, asked)
+        job = Job.objects.get()
+        assert started["Location"] == reverse("pages:pipeline", args=[agent.workspace.slug, job.id])
+        plan = job.payload["plan"]
+        assert (plan["method"], plan["only_new"], plan["deploy"]) == ("posterior", True, "experiment")
+        assert (plan["held_out"], plan["settings"]) == (0.2, {"optimiser": {"epochs": 1}})
+        assert client.post(path, asked)["Location"] == started["Location"]  # it is under way
+        entry = AuditEntry.objects.get(action="pipeline.started")
+        assert (entry.actor, entry.details) == (admin.email, {"agent": "filer", "method": "posterior"})
+        assert AuditEntry.objects.filter(action="pipeline.started").count() == 1
 
     def test_python_is_told_the_same(self, agent: Any) -> None:
         with pytest.raises(InvalidPipeline) as told:

@@ -19,7 +19,7 @@ from training.engine.methods import HELP, RowKind
 from training.errors import InvalidPipeline, PipelineFailed
 from training.management.filters import add_filters, read_filters
 from training.ollama import LOCAL
-from training.pipeline.plan import DEPLOYMENTS, HELD_OUT_SHARE, PipelinePlan
+from training.pipeline.plan import DEPLOYMENTS, FIELD_OF, HELD_OUT_SHARE, PipelinePlan
 from training.pipeline.services import find_agent, find_pipelines, follow_pipeline, resume_pipeline, start_pipeline
 from training.selection import Filters
 from workspaces.actors import system
@@ -31,15 +31,8 @@ FLAGS = (
     "agent", "method", "model", "rows", "held_out", "deploy", "deploy_ollama", "quantization", "ollama_host", "resume",
     "set",
 )  # fmt: skip
-OTHER_NAMES = {
-    "base_version": "model",
-    "base_model": "model",
-    "memory": "model",
-    "disk": "model",
-    "dataset": "rows",
-    "quantisation": "quantization",
-}
-"""Flags by the names that a run's plan gives to the same."""
+OTHER_NAMES = FIELD_OF | {"quantisation": "quantization"}
+"""Flags by the names that faults give to the same."""
 PLANNED = ("model", "rows", "only_new", "held_out", "deploy", "deploy_ollama", "ollama_host")
 """What is a field of the plan as it is."""
 
