@@ -41,7 +41,7 @@ from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, wor
 
 EXPERIMENTS = 50
 LOOKED_BACK = 6
-"""How many of a model's versions the page of an empty list names as candidates."""
+"""Among so many versions the list looks for candidates."""
 CHART_POINTS = 1500
 """A chart is at most this many points wide; more are thinned, the last one stays."""
 CHARTED = (
@@ -67,17 +67,14 @@ def _get_experiment(request: PageRequest, pk: uuid.UUID) -> Experiment:
 @require_safe
 @workspace_page()
 def experiment_list(request: PageRequest) -> HttpResponse:
-    """Newest first, the differences on one axis."""
+    """Newest first, the differences on one axis; and versions that passed their gate and were never tried."""
     lines = show_lines(list(select_experiments(request).order_by("-id")[:EXPERIMENTS]))
     passed = ModelVersion.objects.for_workspace(request.workspace).filter(
-        gate_verdicts__passed=True, aliases__isnull=True
+        gate_verdicts__passed=True, aliases__isnull=True, variants__isnull=True
     )
-    candidates = passed.select_related("registered_model").prefetch_related("gate_verdicts").order_by("-id").distinct()
-    context = {
-        **lines,
-        "most": EXPERIMENTS,
-        "candidates": [] if lines["lines"] else [one for one in candidates[:LOOKED_BACK] if read_gate(one).passed],
-    }
+    newest = passed.select_related("registered_model").prefetch_related("gate_verdicts").order_by("-id").distinct()
+    candidates = [one for one in newest[:LOOKED_BACK] if read_gate(one).passed]
+    context = {**lines, "most": EXPERIMENTS, "candidates": candidates}
     return render(request, "registry/experiments.html", context)
 
 

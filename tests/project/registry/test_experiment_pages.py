@@ -177,7 +177,7 @@ class TestExperiments:
             client.get(at("experiment", experiment))
         with django_assert_max_num_queries(15):
             client.get(at("experiment-status", experiment))
-        with django_assert_max_num_queries(9):
+        with django_assert_max_num_queries(10):
             client.get(reverse("pages:experiments", args=[experiment.workspace.slug]))
 
     @pytest.mark.parametrize(
@@ -528,17 +528,20 @@ class TestTry:
         assert answer.status_code == 409 and "stop it first" in answer.content.decode()
         assert Experiment.objects.count() == 1
 
-    def test_an_empty_list_names_what_may_be_tried(
-        self, versions: list[Any], viewer: Any, admin: Any, page_client: Any
+    def test_the_list_names_what_may_be_tried_until_it_was(
+        self, given: dict[str, Any], versions: list[Any], viewer: Any, admin: Any, page_client: Any
     ) -> None:
         GateVerdictFactory(version=versions[1], against=versions[0])
-        path = reverse("pages:experiments", args=[versions[0].workspace.slug])
-        shown = page_client(viewer).get(path)
-        assert "No experiments yet" in shown.content.decode()
-        assert list(shown.context["candidates"]) == [versions[1]]
+        path, start = reverse("pages:experiments", args=[versions[0].workspace.slug]), at("version-try", versions[1])
+        shown = {person: page_client(person).get(path) for person in (viewer, admin)}
+        for person, page in shown.items():
+            assert "No experiments yet" in page.content.decode() and page.context["candidates"] == [versions[1]]
+            assert (start in page.content.decode()) is (person == admin)
         offered = "Start an experiment"
         assert offered in page_client(admin).get(at("version", versions[1])).content.decode()
         assert offered not in page_client(viewer).get(at("version", versions[1])).content.decode()
+        assert page_client(admin).post(start, given).status_code == 302
+        assert page_client(admin).get(path).context["candidates"] == []
 
     @pytest.mark.parametrize(("persona", "status"), [("viewer", 403), ("labeller", 403), ("outsider", 404)])
     def test_others_see_no_form_and_start_nothing(
