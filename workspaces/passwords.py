@@ -59,7 +59,7 @@ class NotOnlyKnownWords:
             )
 
     def get_help_text(self) -> str:
-        return f"Words such as Reckoner, admin or the workspace’s name do not count: {LEAST_LEFT} other characters do."
+        return f"It must have {LEAST_LEFT} characters besides words such as Reckoner, admin or the workspace’s name."
 
 
 class NotTheSamePassword:
@@ -67,10 +67,10 @@ class NotTheSamePassword:
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
         if user is not None and user.check_password(password):
-            raise ValidationError("Choose a password other than the present one.", code="password_unchanged")
+            raise ValidationError("Choose a password other than the current one.", code="password_unchanged")
 
     def get_help_text(self) -> str:
-        return "Your password can’t be the present one."
+        return "Your password can’t be the current one."
 
     def password_changed(self, password: str, user: AbstractBaseUser | None = None) -> None:
         """Django calls this once the new one is stored."""

@@ -75,7 +75,7 @@ def test_the_first_admins_one_time_password_leaves_its_file_with_the_change(
     password, admin = path.read_text(), User.objects.get()
     form = {"old_password": password, "new_password1": password, "new_password2": password}
     client = page_client(admin)
-    assert b"other than the present one" in client.post("/change-password", form).content
+    assert b"other than the current one" in client.post("/change-password", form).content
     assert path.exists() and User.objects.get().must_change_password
     form |= {"new_password1": OWN_PASSWORD, "new_password2": OWN_PASSWORD}
     assert client.post("/change-password", form)["Location"] == "/"
