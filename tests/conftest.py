@@ -125,7 +125,7 @@ def warm_engine() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def short_pauses() -> None:
-    """A tiny run takes a second, and a server of a test that is not there will not come."""
+    """A tiny run takes a second, and a server that a test does without will not come."""
     from models_registry.backends import openai
     from training import launcher, local_runs
 

@@ -241,7 +241,7 @@ class RunForm(JudgeFields):
             told = fault.expected and not fault.expected.startswith(
                 "see docs/"
             )  # of the API's answer; no page leads there
-            says = f"{fault.reason}; expected: {fault.expected}" if told else fault.reason
+            says = fault.says if told else fault.reason
             if name in self.fields:
                 self.add_error(name, says)
             else:

@@ -14,6 +14,11 @@ class FieldFault:
     reason: str
     expected: str = ""
 
+    @property
+    def says(self) -> str:
+        """Without the field, for a page that shows it there."""
+        return f"{self.reason}; expected: {self.expected}" if self.expected else self.reason
+
 
 class ReckonerError(Exception):
     """Base of every error that a client may see. `code` is stable; `message` is for a person."""

@@ -33,7 +33,7 @@ def _schema(help_text: str) -> JsonObjectField:
 
 
 class SetupForm(forms.Form):
-    """A set-up alone."""
+    """The fields of a set-up."""
 
     prompt_template = forms.CharField(
         label="Prompt",
@@ -102,8 +102,7 @@ class SetupForm(forms.Form):
     def add_faults(self, faults: Sequence[FieldFault]) -> None:
         """Each beside its field."""
         for fault in faults:
-            says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
-            self.add_error(fault.field if fault.field in self.fields else None, says)
+            self.add_error(fault.field if fault.field in self.fields else None, fault.says)
 
     @property
     def further(self) -> list[forms.BoundField]:
@@ -142,7 +141,7 @@ class NewAgentForm(SetupForm):
         if "name" in given and "slug" in given and not given["slug"]:
             given["slug"] = slugify(given["name"])[:63]
             if not given["slug"]:
-                self.add_error("slug", "The name has no letters that an address can have. Enter for example: filer.")
+                self.add_error("slug", "No name for the API can be made from this name. Enter one, such as filer.")
         return given
 
 

@@ -166,7 +166,7 @@ def agent_cache(request: PageRequest, agent: str) -> HttpResponse:
             change_cache(by=request.actor, agent=found, seconds=form.cleaned_data["seconds"])
         except InvalidInput as error:
             for fault in error.faults:
-                form.add_error("seconds", f"{fault.reason}; expected: {fault.expected}")
+                form.add_error("seconds", fault.says)
         else:
             messages.success(request, f"The cache of {found.name} is changed.")
             return redirect("pages:agent", request.workspace.slug, found.slug)

@@ -52,7 +52,7 @@ def bulk_ask(request: PageRequest) -> HttpResponse:
     except CountChanged as error:
         return _ask(request, selection, changed=error.message, status=error.status)
     except InvalidInput as error:
-        found = {fault.field: f"{fault.reason}; expected: {fault.expected}" for fault in error.faults}
+        found = {fault.field: fault.says for fault in error.faults}
         return _ask(request, selection, faults=found, status=error.status)
     if not bulk.under_way:
         messages.success(request, f"{bulk.labelled:,} decisions were labelled.")

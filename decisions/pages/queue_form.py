@@ -182,8 +182,7 @@ class QueueForm(forms.Form):
     def _add_faults(self, faults: Sequence[FieldFault]) -> None:
         for fault in faults:
             name = {"decisions": "gold", "episodes": "gold"}.get(fault.field, fault.field.removeprefix("filters."))
-            says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
-            self.add_error(name if name in self.fields else None, says)
+            self.add_error(name if name in self.fields else None, fault.says)
 
 
 def _slug_of(name: str) -> str:

@@ -260,7 +260,7 @@ def experiment_share(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
                 change_share(by=request.actor, experiment=experiment, **form.cleaned_data)
             except InvalidInput as error:
                 for fault in error.faults:
-                    form.add_error(fault.field, f"{fault.reason}; expected: {fault.expected}")
+                    form.add_error(fault.field, fault.says)
             else:
                 messages.success(request, "The share was changed: a new phase has begun.")
                 return redirect(back)

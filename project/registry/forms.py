@@ -383,8 +383,7 @@ class ExperimentForm(forms.Form):
                 name = "also" if self._beside else "agent_version" if self._offered else name
             if found := re.fullmatch(r"guardrails\[(\d+)\]\.(\w+)", name):
                 name = found[2] if found[2].startswith("budget") else watched[int(found[1])]
-            says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
-            self.add_error(name if name in self.fields else None, says)
+            self.add_error(name if name in self.fields else None, fault.says)
 
 
 class ShareForm(forms.Form):

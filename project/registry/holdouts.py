@@ -126,7 +126,7 @@ def version_hold_out(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
                 holdout = start_holdout(by=request.actor, version=version, **form.cleaned_data)
             except InvalidInput as error:
                 for fault in error.faults:
-                    form.add_error(fault.field, f"{fault.reason}; expected: {fault.expected}")
+                    form.add_error(fault.field, fault.says)
             except Conflict as error:
                 form.add_error(None, error.message)
                 status = error.status

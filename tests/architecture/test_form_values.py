@@ -35,7 +35,6 @@ QUERIES = {
     "import-new": ("what",),
     "pipelines": ("before",),
     "rehearsals": ("before",),
-    "pipeline-new": ("agent", "method", "model", "held_out", "deploy", "settings"),
     "rehearsal-start": ("agent",),
     "models": ("agent",),
     "version-try": ("preset",),

@@ -79,8 +79,7 @@ class DrawForm(forms.Form):
 
     def add_faults(self, faults: Sequence[FieldFault]) -> None:
         for fault in faults:
-            says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
-            self.add_error(fault.field if fault.field in self.fields else None, says)
+            self.add_error(fault.field if fault.field in self.fields else None, fault.says)
 
 
 def _get_environment(name: str) -> KnownEnvironment:

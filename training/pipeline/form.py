@@ -18,6 +18,7 @@ from workspaces.json_field import JsonObjectField
 from workspaces.models import Workspace
 
 PLANNED = {field.name for of in (PipelinePlan, Filters) for field in fields(of)}
+"""Of these the form asks for some; a fault of another name is one of the run's settings."""
 METHODS = [
     (name, f"{name}: {method.does}")
     for name, method in TRAINING.items()
@@ -78,10 +79,9 @@ class PipelineForm(forms.Form):
         """Each beside its field, and those of the run's spec beside the settings."""
         for fault in faults:
             name = FIELD_OF.get(fault.field, fault.field)
-            says = f"{fault.reason}; expected: {fault.expected}" if fault.expected else fault.reason
             if name in self.fields:
-                self.add_error(name, says)
-            elif not name or name in PLANNED:  # a part of the plan that the form does not ask for
-                self.add_error(None, f"{name}: {says}" if name else says)
+                self.add_error(name, fault.says)
+            elif not name or name in PLANNED:
+                self.add_error(None, f"{name}: {fault.says}" if name else fault.says)
             else:
-                self.add_error("settings", f"{name.removeprefix('settings.')}: {says}")
+                self.add_error("settings", f"{name.removeprefix('settings.')}: {fault.says}")

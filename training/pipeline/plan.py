@@ -40,7 +40,7 @@ DEPLOYMENTS = (EXPERIMENT, CHAMPION)
 HELD_OUT_SHARE = 0.2
 OLLAMA = ("deploy_ollama", "quantisation", "ollama_host")
 FIELD_OF = {"base_version": "model", "base_model": "model", "memory": "model", "disk": "model", "dataset": "rows"}
-"""A plan's fields by the names that a run's plan gives to the same; other names are those of its settings."""
+"""Fields of a pipeline's plan, by what the faults of its run's plan call them."""
 TEXT_TOKENS, TEMPLATE_TOKENS = 128, 64
 """Of completions of a new tiny model, as `manage.py train` has it, and room for the chat template."""
 

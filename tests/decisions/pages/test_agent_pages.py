@@ -330,7 +330,7 @@ class TestCreating:
         ("field", "value", "says"),
         [
             ("name", "", "This field is required"),
-            ("name", "私", "has no letters that an address can have"),
+            ("name", "私", "can be made from this name"),
             ("slug", "a b", "Enter a valid"),
             ("slug", "filer", "is taken"),
             ("unit", "", "This field is required"),

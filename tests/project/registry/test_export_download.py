@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.urls import reverse
 
+from tests.project.registry.experiment_world import at
 from tools.factories import (
     AgentVersionFactory,
     ArtifactFactory,
@@ -29,10 +29,6 @@ def export(agent: Any, store: Path) -> Any:
     artifact = ArtifactFactory(workspace=agent.workspace, digest=stored.digest, size_bytes=stored.size_bytes)
     version = ModelVersionFactory(registered_model=agent.registered_model)
     return ExportJobFactory(version=version, state="ready", artifact=artifact, job=JobFactory())
-
-
-def at(name: str, row: Any, slug: str | None = None) -> str:
-    return reverse(f"pages:{name}", args=[slug or row.workspace.slug, row.pk])
 
 
 def test_an_admin_downloads_its_files_and_the_audit_says_so(export: Any, admin: Any, page_client: Any) -> None:
