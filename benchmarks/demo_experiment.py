@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from models_registry.statistics.e_process import compute_posteriors, rescale
 from models_registry.statistics.promotion import Bounds
-from training.rehearsal.outlook import promoted_after
+from training.loops.rehearsal.outlook import promoted_after
 
 Floats = NDArray[np.float64]
 

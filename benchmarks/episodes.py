@@ -38,7 +38,7 @@ from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 from training.engine.episodes.credit import Credit
 from training.engine.settings import CurriculumOrder
-from training.paired_tasks import PairedTasks, read_paired_tasks
+from training.evaluation.paired_tasks import PairedTasks, read_paired_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 RETURN_TO_GO, REWARD_WEIGHTED = "return_to_go", "reward_weighted"

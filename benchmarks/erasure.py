@@ -34,7 +34,7 @@ def erase(slug: str, person: Any) -> dict[str, Any]:
 
     from jobs.models import Job
     from jobs.runner import run_job
-    from training.erasure import preview_erasure, start_erasure
+    from training.lineage.erasure import preview_erasure, start_erasure
     from workspaces.actors import system
     from workspaces.models import Workspace
 
@@ -80,7 +80,7 @@ def main() -> int:
     load = os.getloadavg()[0]
     people: dict[str, dict[str, Any]] = {}
     with large_ledger(100_000 if options.quick else 1_000_000) as slug:
-        from training.erasure import read_person
+        from training.lineage.erasure import read_person
 
         for name, who in PEOPLE:
             people[name] = told = erase(slug, read_person(**who))

@@ -17,10 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from training.engine.machine import this_machine
 from training.engine.result import RunResult
 from training.engine.spec import RunSpec
-from training.estimates import Estimate, estimate_run, read_shape, shape_of_tiny
-from training.hardware import this_machine
+from training.runs.estimates import Estimate, estimate_run, read_shape, shape_of_tiny
 
 SHAPES = {"small": {"hidden": 256, "layers": 4}, "middle": {"hidden": 512, "layers": 4}}
 ROWS, EPOCHS = 128, 1

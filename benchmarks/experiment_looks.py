@@ -85,8 +85,8 @@ UPDATE models_registry_phase p SET settled = (
 
 def fill(rows: int, now: dt.datetime) -> None:
     from decisions.partitions.partitioning import ensure_partitions, month_start
-    from models_registry.experiment_plan import ExperimentPlan
-    from models_registry.experiments import start_experiment
+    from models_registry.experiments.plan import ExperimentPlan
+    from models_registry.experiments.services import start_experiment
     from tools.factories import (
         AgentFactory,
         AgentVersionFactory,

@@ -56,7 +56,7 @@ def main() -> int:
 def _run(report: Report, folder: Path, places: list[Place], quick: bool) -> None:
     from django.conf import settings
 
-    from models_registry.services import NewVersion, register_version, store_artifact
+    from models_registry.versions.services import NewVersion, register_version, store_artifact
     from tools.export_kills import Exporter, register_adapted
     from tools.exported_shapes import write_shape
     from tools.factories import AgentVersionFactory, RewardSpecFactory
@@ -135,7 +135,7 @@ def _kill_at(report: Report, exporter: Exporter, place: Place, by: Any, another:
 
 
 def _begin(exporter: Exporter, by: Any, version: ModelVersion, export: ExportJob | None) -> ExportJob:
-    from training.exports import start_export
+    from training.exports.services import start_export
 
     if export is None:
         return start_export(by=by, version=version, **GGUF)
@@ -154,7 +154,7 @@ def _find_wrong_end(export: ExportJob, state: str) -> list[str]:
 
 def _cancel(report: Report, exporter: Exporter, by: Any, version: ModelVersion) -> None:
     from jobs.models import Job
-    from training.exports import cancel_export, start_export
+    from training.exports.services import cancel_export, start_export
 
     exporter.order(None)
     export = start_export(by=by, version=version, format="onnx")

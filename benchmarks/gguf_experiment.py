@@ -57,7 +57,7 @@ SELECT count(*), count(*) FILTER (WHERE d.other_arm_propensity > 0.5),
 """
 HEADLINE = """
 from models_registry.models import Experiment
-from project.registry.experiment_lines import find_headline
+from project.pages.registry.experiment_lines import find_headline
 found = find_headline(Experiment.objects.get(id="{id}"))
 print(found.says)
 """

@@ -23,7 +23,9 @@ LOOKS = 12
 
 def measure_matured(runs: int, units: int) -> dict[str, float | None]:
     """Shares of `runs` experiments of `units` that are promoted: the trained model, and another of the base's value."""
-    logging.getLogger("models_registry.promotion").setLevel(logging.ERROR)  # no model server has to load anything here
+    logging.getLogger("models_registry.experiments.promotion").setLevel(
+        logging.ERROR
+    )  # no model server has to load anything here
     with own_database():
         world = load_world()
         ends = {name: [_run(world, name, units, seed) for seed in range(runs)] for name in ("trained", "equal")}
@@ -49,9 +51,9 @@ class _End:
 def _run(world: World, treatment: str, units: int, seed: int) -> _End:
     from decisions.models import Decision, Feedback
     from decisions.rewards.maturing import mature_outcomes
-    from models_registry.experiments import start_experiment
+    from models_registry.experiments.services import start_experiment
     from models_registry.models import Exposure
-    from models_registry.router import Router
+    from models_registry.routing.router import Router
     from project.demo.loop import EXPERIMENT_PLAN
     from tools.factories import (
         AgentFactory,
@@ -118,7 +120,7 @@ def _run(world: World, treatment: str, units: int, seed: int) -> _End:
             break
     experiment.refresh_from_db()
     if experiment.state == "running":
-        from models_registry.promotion import stop_experiment
+        from models_registry.experiments.promotion import stop_experiment
 
         experiment = stop_experiment(by=system(agent.workspace), experiment=experiment, reason="enough")
     return _End(experiment)

@@ -45,9 +45,9 @@ BOUND = {"intents": 0.95, "domains": 0.965, "few": 0.93}
 
 def read_world(name: str, data: Path) -> tuple[Any, Any]:
     """The source, and the plan of its rehearsal."""
-    from training.loops.labelled import Example
-    from training.rehearsal.plan import Plan
-    from training.rehearsal.source import Source
+    from training.loops.rehearsal.plan import Plan
+    from training.loops.rehearsal.source import Source
+    from training.rows.labelled_texts import Example
 
     found = json.loads((data / "clinc150" / "data_full.json").read_text(encoding="utf-8"))
     domains = json.loads((data / "clinc150" / "domains.json").read_text(encoding="utf-8"))
@@ -182,9 +182,9 @@ def decide(
 
 
 def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, Any]:
-    from training.loops import recipes
     from training.loops.person import Person
-    from training.rehearsal.plan import split_rows
+    from training.loops.rehearsal.plan import split_rows
+    from training.runs import recipes
 
     source, plan = read_world(options.world, options.data)
     if options.quick:
@@ -234,7 +234,7 @@ def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, A
 def measure_words(logged: Rows, replay: Rows, heldout: Rows) -> float | None:
     """Accuracy of the plain classifier on the same feedback."""
     from training.engine.rows import Labelled
-    from training.plain_baseline import teach_words
+    from training.evaluation.plain_baseline import teach_words
 
     lessons = [(row["prompt"], row["answer"]) for row in replay]
     words = teach_words(lessons + [(row["prompt"], row["action"]) for row in logged if row["reward"] == 1.0])
@@ -249,8 +249,8 @@ def judge(
 ) -> dict[str, Any]:
     """The gate on a log by one version of the last one, as `manage.py rehearse` asks it."""
     from decisions.gateway.exploration import acting_policy, draw_action
-    from training.off_policy import Log, check_off_policy_gate
-    from training.rehearsal.loop import GATE_EPSILON, GATE_TEMPERATURE
+    from training.evaluation.off_policy import Log, check_off_policy_gate
+    from training.loops.rehearsal.loop import GATE_EPSILON, GATE_TEMPERATURE
 
     told = [
         bench.run(

@@ -27,7 +27,13 @@ from pathlib import Path
 
 import numpy as np
 
-from training.off_policy import MIN_EXPLORATION, Log, OffPolicyGate, check_off_policy_gate, cross_fit_by_probability
+from training.evaluation.off_policy import (
+    MIN_EXPLORATION,
+    Log,
+    OffPolicyGate,
+    check_off_policy_gate,
+    cross_fit_by_probability,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 FEATURES = 5

@@ -35,15 +35,17 @@ def main() -> int:
 def _run(times: int, quick: bool) -> Report:
     from django.conf import settings
 
-    from models_registry.experiment_plan import ExperimentPlan
-    from models_registry.experiments import start_experiment
-    from models_registry.promotion import promote_version
-    from models_registry.services import get_champion
+    from models_registry.experiments.plan import ExperimentPlan
+    from models_registry.experiments.promotion import promote_version
+    from models_registry.experiments.services import start_experiment
+    from models_registry.versions.services import get_champion
     from tools.factories import AliasFactory, ModelVersionFactory, RegisteredModelFactory
     from tools.promotion_kills import PLACES, die_while, find_disagreements
     from workspaces.actors import system
 
-    logging.getLogger("models_registry.promotion").setLevel(logging.ERROR)  # no model server has to load anything here
+    logging.getLogger("models_registry.experiments.promotion").setLevel(
+        logging.ERROR
+    )  # no model server has to load anything here
     settings.MODEL_SERVER_URL = "http://127.0.0.1:9"
     met: Counter[tuple[str, str, str]] = Counter()
     wrong: list[str] = []

@@ -129,9 +129,9 @@ class End:
 
 def make_experiment(**fields: Any) -> Experiment:
     """Not saved; the plan's defaults, without a minimum age."""
-    from models_registry.experiment_plan import ExperimentPlan
+    from models_registry.experiments.plan import ExperimentPlan
     from models_registry.models import Experiment
-    from models_registry.routing import new_salt
+    from models_registry.routing.lanes import new_salt
 
     plan = ExperimentPlan()
     return Experiment(
@@ -166,11 +166,11 @@ def simulate(
 ) -> End:
     """One experiment of the drawn units. until: "verdict" ends it as the rule does; "evidence" goes on until both
     contrasts have reached the bound of a promotion, whatever the rule says."""
-    from models_registry.evidence import Comparison, ObservedUnit, go_on
-    from models_registry.looks import read_verdict, show_comparison
+    from models_registry.experiments.evidence import Comparison, ObservedUnit, go_on
+    from models_registry.experiments.looks import read_verdict, show_comparison
+    from models_registry.experiments.phases import find_next_share, list_obstacles
     from models_registry.models import Arm, Phase
-    from models_registry.phases import find_next_share, list_obstacles
-    from models_registry.routing import SCALE, hash_unit
+    from models_registry.routing.lanes import SCALE, hash_unit
 
     units = len(drawn.passage)
     places = np.array([hash_unit(experiment.salt, str(experiment.id), f"unit-{n}") / SCALE for n in range(units)])
@@ -213,10 +213,10 @@ def run_in_ledger(world: World, treatment: Floats, drawn: Drawn) -> tuple[Experi
     """The same experiment through Router, exposures, decisions, feedback and maturing job; a unit a second."""
     from decisions.models import Decision, Feedback
     from decisions.rewards.maturing import mature_outcomes
-    from models_registry.experiment_plan import ExperimentPlan
-    from models_registry.experiments import start_experiment
+    from models_registry.experiments.plan import ExperimentPlan
+    from models_registry.experiments.services import start_experiment
     from models_registry.models import Arm, Exposure
-    from models_registry.router import Router
+    from models_registry.routing.router import Router
     from tools.factories import (
         AgentFactory,
         AgentVersionFactory,

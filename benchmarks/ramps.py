@@ -24,7 +24,7 @@ LAG_HOURS = (2.0, 4.0)
 WINDOW_HOURS = 24.0
 BOUNDS = Bounds(min_seconds=0.0)
 MARGINS = {"error_rate": 0.01, "latency": 0.02, "missing_feedback": 0.05}
-"""Of an experiment that sets nothing (`models_registry.guardrails.DEFAULT_GUARDRAILS`)."""
+"""Of an experiment that sets nothing (`models_registry.experiments.guardrails.DEFAULT_GUARDRAILS`)."""
 
 
 @dataclass(frozen=True, slots=True)

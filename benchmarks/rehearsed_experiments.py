@@ -31,10 +31,10 @@ from benchmarks.gguf_experiment import HEADLINE, show
 from tools.admin import Admin, Refusal
 from tools.instance import ROOT, Instance
 from tools.report import Report, log
-from training.loops.labelled import Example
 from training.loops.person import Person
-from training.rehearsal.plan import Plan, split_rows
-from training.rehearsal.source import read_source
+from training.loops.rehearsal.plan import Plan, split_rows
+from training.loops.rehearsal.source import read_source
+from training.rows.labelled_texts import Example
 
 SEED = 0
 AGENT = f"seed-{SEED}"

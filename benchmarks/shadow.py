@@ -22,12 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.off_policy import FEATURES, LEAN, World, find_differences, make_world
-from training.off_policy import Log, check_off_policy_gate, cross_fit_by_probability
+from training.evaluation.off_policy import Log, check_off_policy_gate, cross_fit_by_probability
 from training.shadows.rule import ERROR, is_look_due, judge
 
 LEAST = 500
 ANSWERS = 8_000
-NEWEST = 5_000  # training.log_gate.ROWS
+NEWEST = 5_000  # training.evaluation.log_gate.ROWS
 FAR, NEAR = LEAN["near"][-1], LEAN["near"][2]
 
 

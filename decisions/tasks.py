@@ -30,7 +30,7 @@ from decisions.rewards.what_if import TRY_DRAFT, try_draft
 from jobs.context import JobContext
 from jobs.registry import job_kind
 from jobs.services import enqueue_daily, enqueue_job
-from models_registry.holdouts import follow_holdouts
+from models_registry.experiments.holdouts import follow_holdouts
 from workspaces.actors import system
 
 MATURE_OUTCOMES = "decisions.mature_outcomes"

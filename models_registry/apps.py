@@ -7,7 +7,7 @@ class ModelsRegistryConfig(AppConfig):
     def ready(self) -> None:
         from django.urls import register_converter
 
-        from models_registry.converters import VersionConverter
+        from models_registry.api.converters import VersionConverter
         from models_registry.models import Artifact, Backend, Experiment, ModelVersion, RegisteredModel
         from workspaces.audit.targets import name_targets
 

@@ -1,7 +1,7 @@
 """The registry's part of a person's erasure: units of exposures and observations, marks, files.
 
-The job in `training.erasure` calls it; the ledger's part is `decisions.erasure.erasing`. A unit becomes a pseudonym,
-the same everywhere, so that arms, counts and outcomes of experiments stay what they were.
+The job in `training.lineage.erasure` calls it; the ledger's part is `decisions.erasure.erasing`. A unit becomes a
+pseudonym, the same everywhere, so that arms, counts and outcomes of experiments stay what they were.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
-from models_registry.collecting import remove_files
+from models_registry.artifacts.collecting import remove_files
 from models_registry.models import Artifact
 from workspaces.models import Workspace
 

@@ -8,7 +8,7 @@ from celery import shared_task
 from django.conf import settings
 
 from models_registry.backends.checking import check_backends
-from models_registry.calls import close_abandoned
+from models_registry.calls.records import close_abandoned
 
 
 # No job: what it notes is worth nothing a minute later, and the next look is due then anyway.

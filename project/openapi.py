@@ -11,9 +11,10 @@ from typing import Any
 from decisions.api import examples as decisions_examples
 from decisions.api import judge_examples, queue_examples, reward_examples
 from decisions.notes_app import examples as notes_app_examples
-from models_registry import examples as models_registry_examples
-from training import acting_examples, export_examples
-from training import examples as training_examples
+from models_registry.api import examples as models_registry_examples
+from training.api import acting_examples
+from training.api import examples as training_examples
+from training.exports import examples as export_examples
 from workspaces import examples as workspaces_examples
 from workspaces.examples import JSON, Example
 

@@ -7,17 +7,20 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from project import health
 
 api_v1: list[URLPattern | URLResolver] = [
-    *(path("", include(f"{room}.urls")) for room in ("decisions.api", "workspaces", "models_registry", "training")),
+    *(
+        path("", include(f"{room}.urls"))
+        for room in ("decisions.api", "workspaces", "models_registry.api", "training.api")
+    ),
     path("schema", login_not_required(SpectacularAPIView.as_view()), name="api-schema"),
     path("docs", login_not_required(SpectacularSwaggerSplitView.as_view(url_name="api-schema")), name="api-docs"),
 ]
 workspace_pages = [
     path("", include(urls))
     for urls in (
-        "project.page_urls",
+        "project.pages.urls",
         "decisions.pages.urls",
-        "training.page_urls",
-        "project.registry.urls",
+        "training.pages.urls",
+        "project.pages.registry.urls",
         "workspaces.people.page_urls",
         "workspaces.audit.page_urls",
     )
@@ -32,11 +35,11 @@ urlpatterns = [
     path("", include("decisions.api.trace_urls")),
     path("api/", include("decisions.notes_app.urls")),
     path("", include("workspaces.page_urls")),
-    path("", include("project.components_page")),
+    path("", include("project.pages.components")),
     path("w/<slug:slug>/", include((workspace_pages, "pages"))),
 ]
 
-handler400 = "project.views.bad_request"
-handler403 = "project.views.forbidden"
-handler404 = "project.views.not_found"
-handler500 = "project.views.server_error"
+handler400 = "project.pages.views.bad_request"
+handler403 = "project.pages.views.forbidden"
+handler404 = "project.pages.views.not_found"
+handler500 = "project.pages.views.server_error"

@@ -113,8 +113,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def warm_engine() -> None:
     """Engines and model servers start by fork, from a process that has imported torch: see tools/warm.py."""
     from tools import model_server
-    from training import launcher
-    from training.rehearsal import estimate
+    from training.loops.rehearsal import estimate
+    from training.runs import launcher
 
     folder = Path(os.environ["RECKONER_VAR"])
     launcher.ENGINE = stand_in(folder, "training.engine")
@@ -127,7 +127,8 @@ def warm_engine() -> None:
 def short_pauses() -> None:
     """A tiny run takes a second, and a server that a test does without will not come."""
     from models_registry.backends import openai
-    from training import launcher, local_runs
+    from training.local import runs as local_runs
+    from training.runs import launcher
 
     launcher.POLL_SECONDS = local_runs.POLL_SECONDS = 0.05
     openai.PAUSE_SECONDS = 0.01

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from models_registry.models import ModelVersion
-from models_registry.services import NewVersion, register_version, store_artifact
+from models_registry.versions.services import NewVersion, register_version, store_artifact
 from tests.once import made_once
 from tools.factories import OPTIONS
-from training import launcher
+from training.runs import launcher
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = {

@@ -13,8 +13,8 @@ from tools.factories import ArtifactFactory, DatasetSnapshotFactory, EvaluationF
 from training.engine.environments.agents import ExpertAgent, RandomAgent, act_now
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
-from training.task_datasets import count_tasks
-from training.task_scores import score_tasks
+from training.environments.drawing import count_tasks
+from training.evaluation.tasks import score_tasks
 
 LINES = "heldout_episodes.jsonl"
 

@@ -105,7 +105,7 @@ class Walk:
 
     def teach_base(self) -> None:
         from decisions.models import Agent
-        from training.datasets import import_labelled
+        from training.datasets.snapshots import import_labelled
 
         body = {
             "slug": "filer",
@@ -214,7 +214,7 @@ class Walk:
         assert self.get("models")["results"][0]["champion"] == "filer:1"
 
     def export(self) -> None:
-        from models_registry.artifacts import artifact_path, verify_artifact
+        from models_registry.artifacts.opening import artifact_path, verify_artifact
 
         export = self.post(self.admin, f"versions/{self.version['id']}/export")
         self.run_queued("training.export_version")

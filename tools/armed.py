@@ -101,10 +101,11 @@ def be_worker(folder: Path, engine: list[str]) -> None:
     from django.conf import settings
 
     from jobs.context import JobContext
-    from models_registry import services
     from models_registry.store import local
+    from models_registry.versions import services
     from project.celery import app
-    from training import exports, launcher
+    from training.exports import services as exports
+    from training.runs import launcher
 
     settings.JOB_RETRY_SECONDS = 3600  # who gives the orders looks around first
     launcher.ENGINE = tuple(engine)

@@ -31,13 +31,13 @@ from safetensors.numpy import save_file
 
 from jobs.models import Job, JobState
 from jobs.sweeper import resume_alone
-from models_registry import artifacts
-from models_registry.collecting import collect_artifacts
+from models_registry.artifacts import opening as artifacts
+from models_registry.artifacts.collecting import collect_artifacts
 from models_registry.models import Artifact, ModelVersion
-from models_registry.services import NewVersion, register_version, store_artifact
+from models_registry.versions.services import NewVersion, register_version, store_artifact
 from tools.armed import Order, Place
 from tools.factories import ArtifactFactory, DatasetSnapshotFactory, TrainingRunFactory, put_rows
-from training.exports import find_run_dir
+from training.exports.services import find_run_dir
 from training.models import ExportJob
 from workspaces.actors import Actor
 from workspaces.services import create_api_key

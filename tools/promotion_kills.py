@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from models_registry import promotion, services
+from models_registry.experiments import promotion
 from models_registry.models import (
     Alias,
     AliasMove,
@@ -22,7 +22,8 @@ from models_registry.models import (
     Phase,
     RegisteredModel,
 )
-from models_registry.router import Router
+from models_registry.routing.router import Router
+from models_registry.versions import services
 
 Place = tuple[str, str, str]
 """A module or class of `OWNERS`, its function, and on which side of it ("before", "after")."""

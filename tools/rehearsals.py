@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.factories import RehearsalFactory
-from training.rehearsal.report import report_all
+from training.loops.rehearsal.report import report_all
 
 REPORT = Path(__file__).with_name("rehearsal.json")
 REFUSAL = "The effective sample size is 31, fewer than 50."

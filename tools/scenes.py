@@ -69,7 +69,7 @@ def make_scene(*, by: Any) -> Scene:
 
 
 def _versions(agent: Any, by: Any) -> list[Any]:
-    from models_registry.services import NewVersion, register_version
+    from models_registry.versions.services import NewVersion, register_version
 
     made = []
     for method in ("pretrain", "posterior"):
@@ -171,9 +171,9 @@ def _interval(mean: float, half: float = 0.02) -> dict[str, float]:
 
 def _experiment(by: Any, trained: Any) -> Any:
     """Really consumed, so that every number on its page is the one that its rows give."""
-    from models_registry.experiment_plan import ExperimentPlan
-    from models_registry.experiments import start_experiment
-    from models_registry.looks import MaturedUnit, RequestCounts, consume_observations
+    from models_registry.experiments.looks import MaturedUnit, RequestCounts, consume_observations
+    from models_registry.experiments.plan import ExperimentPlan
+    from models_registry.experiments.services import start_experiment
 
     plan = ExperimentPlan(min_units_per_arm=200, min_seconds=60.0)
     experiment = start_experiment(

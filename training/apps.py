@@ -7,7 +7,6 @@ class TrainingConfig(AppConfig):
     def ready(self) -> None:
         # Registers the reader that tells the floor below which runs used a decision.
         # And those that tell which artifacts are held.
-        from training import holders, lineage  # noqa: F401
         from training.models import DatasetSnapshot, Erasure, EvaluationSuite, ExportJob, Rehearsal, TrainingRun
         from workspaces.audit.targets import name_targets
 

@@ -1,5 +1,5 @@
-"""What of this floor holds artifacts (`models_registry.holders`): datasets, exports, rehearsals, scores, and versions
-that runs, exports, shadows and scorings under way need."""
+"""What of this floor holds artifacts (`models_registry.artifacts.holders`): datasets, exports, rehearsals, scores, and
+versions that runs, exports, shadows and scorings under way need."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable
 
 from decisions.models import Shadow, ShadowState
 from jobs.models import TERMINAL, Job
-from models_registry.holders import artifact_holder, leave, version_holder
+from models_registry.artifacts.holders import artifact_holder, leave, version_holder
+from training.evaluation.suites import SCORE
 from training.models import DatasetSnapshot, ExportJob, Rehearsal, SuiteScore, TrainingRun
 from training.models.export import ExportState
 from training.models.run import TERMINAL_VALUES
-from training.suites import SCORE
 
 
 @artifact_holder("a dataset", "training.DatasetSnapshot.artifact")
@@ -45,7 +45,7 @@ def _exporting(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
 @version_holder("a run under way", "training.TrainingRun.base_version")
 def _runs(versions: Collection[uuid.UUID]) -> Iterable[uuid.UUID]:
     """As its base, or as the reward model that its spec names."""
-    from training.reward_models import find_reward_version  # it loads pydantic, which most commands need not
+    from training.runs.reward_models import find_reward_version  # it loads pydantic, which most commands need not
 
     named = {str(version): version for version in versions}
     for base, spec in TrainingRun.objects.exclude(state__in=TERMINAL_VALUES).values_list("base_version", "spec"):

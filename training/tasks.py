@@ -6,14 +6,19 @@ from __future__ import annotations
 from celery import shared_task
 
 from jobs.registry import job_kind
-from training import erasure, exports, freezing, runs, supervision, task_datasets
+from training.datasets import freezing
+from training.environments import drawing as task_datasets
 from training.environments import recording
+from training.evaluation.suites import services as suites
+from training.exports import services as exports
 from training.imports import services as imports
-from training.pipeline import services as pipelines
-from training.rehearsal import services as rehearsals
+from training.lineage import erasure
+from training.loops.pipeline import services as pipelines
+from training.loops.rehearsal import services as rehearsals
+from training.runs import services as runs
 from training.shadows import ANSWER, rounds
 from training.shadows import services as shadows
-from training.suites import services as suites
+from training.supervision import job as supervision
 
 job_kind(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
 job_kind(exports.EXPORT, queue="exports", on_end=exports.end_with_job)(exports.export_version)

@@ -142,18 +142,18 @@ ENTRIES = (
     ),
     Entry(
         "calibration error",
-        ("training/predictions.py",),
+        ("training/evaluation/predictions.py",),
         "The mean difference between the model's confidence and its accuracy, in percentage points. 0 is perfect.",
     ),
     Entry(
         "off-policy estimate",
-        ("training/off_policy.py",),
+        ("training/evaluation/off_policy.py",),
         "An estimate of the reward that a version would get, calculated from decisions of another version.",
     ),
     Entry("rehearsal", ("Rehearsal", "pages:rehearsals"), "The loop on labelled texts, before anything goes live."),
     Entry(
         "ceiling",
-        ("training/rehearsal/report.py",),
+        ("training/loops/rehearsal/report.py",),
         "The accuracy of the same training with every label known. A rehearsal is compared with it.",
     ),
     Entry(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from benchmarks.agents.asking import learn_to_answer, show
 from benchmarks.engine_runs import Rows, each_seed
 from tools.report import Report
-from training.ranking_measures import Scored, compare_rankings, measure_rankings
+from training.evaluation.rankings import Scored, compare_rankings, measure_rankings
 
 LONG = 10
 TRAINED, POLICY, WORDS = "trained", "outside policy", "tf-idf and logistic regression"
@@ -52,11 +52,11 @@ def alarm(entry: Entry, rng: random.Random) -> float:
 
 
 def log_of(entries: Sequence[Entry], lists: int, rng: random.Random) -> Rows:
-    """The ledger's rankings as datasets have them (training.rows_of.ranking): the first item has the outcome."""
+    """The ledger's rankings as datasets have them (training.rows.shapes_of.ranking): the first item has the outcome."""
     # These need Django, which the program has set up by now.
     from decisions.models import AgentVersion
-    from training.rows_of.ranking import write_rows
-    from training.selection import Rewarded
+    from training.rows.selection import Rewarded
+    from training.rows.shapes_of.ranking import write_rows
 
     setup = AgentVersion(action_space="ranking", prompt_template="{{ options }}")
     rows: Rows = []

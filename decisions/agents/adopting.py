@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decisions.agents.services import use_agent_version
 from decisions.models import ArmSetup
+from models_registry.experiments.variants import register_adopter
 from models_registry.models import Variant
-from models_registry.variants import register_adopter
 from workspaces.actors import Actor
 
 

@@ -1,5 +1,5 @@
 """For how long greedy answers of an agent may be given again: of chats (`decisions.chats.recalling`), and episodes that
-it solved greedily (`training.solving.recalling`)."""
+it solved greedily (`training.environments.solving.recalling`)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from decisions.agents.prompts import Version, make_prompt
-from models_registry.prompts import Prompt
+from models_registry.backends.prompts import Prompt
 
 # As training.engine.rows has them: the engine knows none of this.
 YES, NO = "yes", "no"

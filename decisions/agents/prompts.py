@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from models_registry.prompts import Prompt
+from models_registry.backends.prompts import Prompt
 
 FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(\?)?\s*\}\}")
 MISSING = "none"

@@ -24,7 +24,7 @@ from decisions.models import (
 from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY
 from decisions.rewards.spec_content import preset_content
 from decisions.rewards.specs import create_reward_spec
-from models_registry.services import register_model
+from models_registry.versions.services import register_model
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace

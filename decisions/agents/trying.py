@@ -17,14 +17,14 @@ from decisions.agents.differences import TITLES
 from decisions.agents.revising import find_changes, setup_of
 from decisions.errors import UnknownAgent
 from decisions.models import Agent, AgentVersion, ArmSetup
-from models_registry.experiment_groups import check_tried, open_group
-from models_registry.experiment_log import check_reason
-from models_registry.experiment_plan import ExperimentPlan, check_plan
-from models_registry.experiments import Tried, open_experiment
+from models_registry.experiments.groups import check_tried, open_group
+from models_registry.experiments.log import check_reason
+from models_registry.experiments.plan import ExperimentPlan, check_plan
+from models_registry.experiments.promotion import prepare_to_serve
+from models_registry.experiments.services import Tried, open_experiment
+from models_registry.experiments.variants import ArmSetupNames
 from models_registry.models import Arm, Experiment, ExperimentGroup, ModelVersion, RegisteredModel
-from models_registry.promotion import prepare_to_serve
-from models_registry.services import get_champion
-from models_registry.variants import ArmSetupNames
+from models_registry.versions.services import get_champion
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 

@@ -10,17 +10,17 @@ from rest_framework.views import APIView
 
 from decisions.agents.trying import start_agent_experiment, start_agent_group
 from decisions.api.editing import get_agent
-from models_registry.experiment_groups import MOST
-from models_registry.group_api import select_groups
-from models_registry.models import Experiment, ExperimentGroup, ModelVersion
-from models_registry.references import find_version
-from models_registry.serializers import (
+from models_registry.api.groups import select_groups
+from models_registry.api.serializers import (
     ExperimentGroupSerializer,
     ExperimentSerializer,
     ExperimentStartSerializer,
     StartSerializer,
     VersionField,
 )
+from models_registry.experiments.groups import MOST
+from models_registry.models import Experiment, ExperimentGroup, ModelVersion
+from models_registry.versions.references import find_version
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting

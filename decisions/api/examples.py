@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models_registry.examples import A_GROUP, AN_EXPERIMENT, CHAMPION, SPARE, VERSION
+from models_registry.api.examples import A_GROUP, AN_EXPERIMENT, CHAMPION, SPARE, VERSION
 from workspaces.examples import MOMENT, Example, page
 
 AGENT = "01a1f7fa-8da8-7430-8db8-ed6ff165c8ce"

@@ -18,7 +18,7 @@ from decisions.api.serializers.playground import (
 )
 from decisions.gateway.playground import Edits, ask_again, ask_episode
 from decisions.models import Decision, Episode
-from models_registry.references import find_version
+from models_registry.versions.references import find_version
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting

@@ -39,13 +39,13 @@ from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.places import Place, find_places
-from models_registry.calls import ALWAYS, Ending, Opening, close_calls, open_calls
-from models_registry.key_limits import may_ask, refuse_agent, refuse_over_limits
+from models_registry.backends.prompts import put_before
+from models_registry.calls.key_limits import may_ask, refuse_agent, refuse_over_limits
+from models_registry.calls.records import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
-from models_registry.prompts import put_before
-from models_registry.references import find_version
-from models_registry.routes import find_routes
-from models_registry.services import refuse_reward_model
+from models_registry.routing.routes import find_routes
+from models_registry.versions.references import find_version
+from models_registry.versions.services import refuse_reward_model
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7

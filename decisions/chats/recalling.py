@@ -19,7 +19,7 @@ from django.utils import timezone
 from decisions.chats.written import Written
 from decisions.gateway.questions import Side
 from decisions.models import ActionSpaceKind, Decision
-from models_registry.router import Route
+from models_registry.routing.router import Route
 from workspaces.actors import Actor
 
 ENDINGS = frozenset({"stop", "length", "tool_calls"})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from decisions.agents.current import ACTING, CurrentAgent, find_agents
 from models_registry.errors import NoChampion
-from models_registry.routes import STAMPS, Routes, find_routes
+from models_registry.routing.routes import STAMPS, Routes, find_routes
 from workspaces import actors
 from workspaces.models import ApiKey
 from workspaces.prepared import prepared_cursor

@@ -2,8 +2,8 @@
 
 Ids, times, propensities and numbers stay; states, actions, answers, notes and names go. The person's names become
 pseudonyms, the same within one erasure, so that several decisions of one unit remain one cluster; their key is thrown
-away at the end. Everything is set-based, and a second run changes nothing. The job in `training.erasure` calls this,
-batch by batch, because it needs datasets and versions too.
+away at the end. Everything is set-based, and a second run changes nothing. The job in `training.lineage.erasure` calls
+this, batch by batch, because it needs datasets and versions too.
 """
 
 from __future__ import annotations

@@ -39,11 +39,11 @@ from decisions.ingest.batches import check_id, resolve_episodes
 from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of, write_within
-from models_registry.calls import Ending, Opening, close_calls, open_calls
+from models_registry.calls.key_limits import refuse_over_limits
+from models_registry.calls.records import Ending, Opening, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable
-from models_registry.key_limits import refuse_over_limits
 from models_registry.models import CallKind, CallState
-from models_registry.routes import find_routes
+from models_registry.routing.routes import find_routes
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7

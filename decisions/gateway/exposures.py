@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from django.db import transaction
 
 from decisions.gateway.questions import Question, Reply
-from models_registry.calls import Ending, close_calls
+from models_registry.calls.records import Ending, close_calls
 from models_registry.models import Arm, CallState, Exposure, FailedRequest
 from workspaces.actors import Actor
 

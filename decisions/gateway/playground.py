@@ -21,10 +21,10 @@ from decisions.gateway.exploration import acting_policy
 from decisions.models import ActionSpaceKind, Decision, Episode, Reward
 from decisions.rewards.specs import current_reward_spec
 from models_registry.backends.asking import Asked, score_versions
+from models_registry.calls.key_limits import refuse_over_limits
 from models_registry.errors import BackendRefused, BackendUnavailable
-from models_registry.key_limits import refuse_over_limits
 from models_registry.models import ModelVersion
-from models_registry.services import refuse_reward_model
+from models_registry.versions.services import refuse_reward_model
 from workspaces.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
 

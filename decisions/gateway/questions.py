@@ -17,9 +17,9 @@ from decisions.agents.current import CurrentAgent
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row
 from models_registry.backends.endpoint import WriteItem, Written
+from models_registry.backends.prompts import Prompt
 from models_registry.models import ModelVersion
-from models_registry.prompts import Prompt
-from models_registry.router import Route
+from models_registry.routing.router import Route
 from workspaces.errors import FieldFault
 
 

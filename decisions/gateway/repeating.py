@@ -1,7 +1,7 @@
 """Records decisions that were made before, as those of a new episode: a cached answer is a decision like any other.
 
-Greedy ones only, and outside experiments, whose arms are compared by their latency and cost. `training.solving` keeps
-which episodes may be given again.
+Greedy ones only, and outside experiments, whose arms are compared by their latency and cost.
+`training.environments.solving` keeps which episodes may be given again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import columns_of, write_within
 from decisions.models import Decision
-from models_registry.calls import Ending, Opening, close_calls, open_calls
+from models_registry.calls.records import Ending, Opening, close_calls, open_calls
 from models_registry.models import CallKind, CallState
-from models_registry.routes import find_routes
+from models_registry.routing.routes import find_routes
 from workspaces.actors import Actor
 from workspaces.ids import uuid7
 

@@ -16,7 +16,7 @@ from decisions.agents.current import CurrentAgent, space_of
 from decisions.gateway.questions import Question, Side, Wanted
 from decisions.ingest.schemas import DecideItem
 from models_registry.models import Arm, ModelVersion
-from models_registry.router import Route, Router
+from models_registry.routing.router import Route, Router
 from workspaces.errors import FieldFault
 
 Ask = Callable[[CurrentAgent, list[FieldFault]], Wanted | None]

@@ -8,7 +8,7 @@ from typing import Any
 from decisions.gateway.questions import Question
 from decisions.ingest.decisions import DECISION_TABLE
 from decisions.ingest.writer import Columns, Row, Table, insert_of
-from models_registry.calls import CLOSED, Ending, closing
+from models_registry.calls.records import CLOSED, Ending, closing
 from workspaces.actors import Actor
 from workspaces.prepared import prepared_cursor
 

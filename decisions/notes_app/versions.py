@@ -21,7 +21,7 @@ from decisions.models import Agent, AgentVersion, Verdict
 from decisions.models.verdicts import FIRST_COUNTS, STANDS, SUPERSEDING, VERDICT
 from decisions.notes_app.ledger import agent_of_kind
 from decisions.rewards.specs import find_specs
-from models_registry.holdouts import find_running_holdout
+from models_registry.experiments.holdouts import find_running_holdout
 from models_registry.models import (
     Alias,
     AliasName,

@@ -25,7 +25,7 @@ from decisions.models.verdicts import THAT_COUNTS
 from decisions.queries.by_name import FIRST, LAST, find_named
 from models_registry.errors import UnknownVersion
 from models_registry.models import Arm
-from models_registry.references import find_version
+from models_registry.versions.references import find_version
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decisions.models import Agent
 from decisions.rewards.specs import current_reward_spec
 from decisions.rewards.valuing import attainable_range
+from models_registry.experiments.outcome_range import register_range
 from models_registry.models import RegisteredModel
-from models_registry.outcome_range import register_range
 
 
 @register_range

@@ -1,6 +1,6 @@
 """Secondary measures and slices of an experiment's matured units, from their decisions.
 
-`decisions.rewards.maturing` calls it; `models_registry.exploring` says what they are for.
+`decisions.rewards.maturing` calls it; `models_registry.experiments.exploring` says what they are for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from decisions.models import Decision
 from decisions.rewards.valuing import Valued
-from models_registry.exploring import MEASURES, NONE, name_slice
+from models_registry.experiments.exploring import MEASURES, NONE, name_slice
 from models_registry.models import Experiment
 
 

@@ -13,7 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Agent
-from models_registry.feedback_lag import register_lag
+from models_registry.experiments.feedback_lag import register_lag
 from models_registry.models import RegisteredModel
 from workspaces.ids import uuid7_bound
 

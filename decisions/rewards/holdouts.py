@@ -1,7 +1,7 @@
 """Counts what came of a holdout: units with a reward, held and served, by week and of the whole time.
 
 A unit's outcome is the mean reward of its decisions in the week, or in the whole time, by the newest reward spec of its
-agent. Every process that works off jobs loads it; `models_registry.holdouts` asks.
+agent. Every process that works off jobs loads it; `models_registry.experiments.holdouts` asks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection
 
-from models_registry.holdouts import WEEK, Sums, register_holdout_counter, threshold_of
+from models_registry.experiments.holdouts import WEEK, Sums, register_holdout_counter, threshold_of
 from models_registry.models import Holdout
 from models_registry.statistics.holdouts import ArmSums
 from workspaces.ids import uuid7_bound

@@ -29,8 +29,14 @@ from decisions.rewards.exploring import Decided, explore_units
 from decisions.rewards.specs import current_reward_spec
 from decisions.rewards.valuing import Valued
 from models_registry.errors import NoExperiment
-from models_registry.guardrails import GuardrailPlan, read_guardrails
-from models_registry.looks import MaturedUnit, RequestCounts, consume_observations, read_counted, settle_exposures
+from models_registry.experiments.guardrails import GuardrailPlan, read_guardrails
+from models_registry.experiments.looks import (
+    MaturedUnit,
+    RequestCounts,
+    consume_observations,
+    read_counted,
+    settle_exposures,
+)
 from models_registry.models import (
     Arm,
     Call,

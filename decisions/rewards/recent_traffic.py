@@ -1,7 +1,7 @@
 """What a model's agents met lately: new units, rewards, and how often a decision was bad by a guardrail's measure.
 
-The estimate of an experiment's time asks (`models_registry.outlook`). Units are counted over the newest decisions;
-rewards and measures are of some decisions of every day.
+The estimate of an experiment's time asks (`models_registry.experiments.outlook`). Units are counted over the newest
+decisions; rewards and measures are of some decisions of every day.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Agent
+from models_registry.experiments.traffic import Traffic, register_traffic
 from models_registry.models import GuardrailMeasure, RegisteredModel
-from models_registry.traffic import Traffic, register_traffic
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.ids import uuid7_bound
 
 if TYPE_CHECKING:
-    from models_registry.guardrails import GuardrailPlan
+    from models_registry.experiments.guardrails import GuardrailPlan
 
 DAYS = 14
 PARTS = 28

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from models_registry.artifacts import artifact_path, local_root, reading
+from models_registry.artifacts.opening import artifact_path, local_root, reading
 from models_registry.backends.endpoint import Endpoint, endpoint_of
 from models_registry.backends.openai import call, said_in, send
 from models_registry.backends.places import name_at

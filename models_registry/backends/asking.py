@@ -23,9 +23,9 @@ from models_registry.backends.endpoint import Client, Endpoint, Score, ScoreItem
 from models_registry.backends.model_server import ModelServerClient
 from models_registry.backends.openai import OpenAIClient
 from models_registry.backends.places import Place, find_places
+from models_registry.backends.prompts import Prompt
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 from models_registry.models import BackendKind, ModelVersion
-from models_registry.prompts import Prompt
 
 CLIENTS: Mapping[str, Client] = {
     BackendKind.MODEL_SERVER: ModelServerClient(),

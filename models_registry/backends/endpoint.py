@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
+from models_registry.backends.prompts import Prompt
 from models_registry.errors import BackendUnavailable
 from models_registry.models import Backend, BackendKind, Capability
-from models_registry.prompts import Prompt
 
 OWN = "model server"
 CONNECT_SECONDS = 2.0

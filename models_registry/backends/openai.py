@@ -18,11 +18,11 @@ import httpx
 
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written
 from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.prompts import Prompt
 from models_registry.backends.token_cuts import LEAST_SECONDS, cut_prompt
 from models_registry.backends.writing import chat_body, read_chat, write_each
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 from models_registry.models import BackendKind, Capability
-from models_registry.prompts import Prompt
 
 AT_ONCE = 8
 MAX_TOKENS = 256

@@ -1,5 +1,5 @@
 """The way to servers that an admin has named: only those that the operator allows, at addresses that were checked
-(`models_registry.pinned`). Redirects are not followed, and no proxy of the environment is used.
+(`models_registry.backends.pinned`). Redirects are not followed, and no proxy of the environment is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import httpx
 from django.conf import settings
 
 from models_registry.backends.endpoint import Endpoint
-from models_registry.pinned import AddressRefused, PinnedTransport, choose_address
+from models_registry.backends.pinned import AddressRefused, PinnedTransport, choose_address
 from workspaces.errors import FieldFault
 
 PORTS = {"http": 80, "https": 443}

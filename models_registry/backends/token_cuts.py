@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from models_registry.backends.endpoint import Endpoint, ScoreItem, WriteItem
+from models_registry.backends.prompt_cut import cut_middle, find_gap, find_room_fault
+from models_registry.backends.prompts import Prompt
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import BackendKind
-from models_registry.prompt_cut import cut_middle, find_gap, find_room_fault
-from models_registry.prompts import Prompt
 
 Call = Callable[[Endpoint, str, str, Any, float], dict[str, Any]]
 """`openai.call`: endpoint, method, path, body, seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
-from models_registry.holdout_plan import HOLDOUT_SECONDS
+from models_registry.models.holdout_bounds import HOLDOUT_SECONDS
 from models_registry.statistics.ramp import RAMP_E, RAMP_UNITS
 from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
@@ -91,15 +91,15 @@ class Experiment(WorkspaceOwned):
     `group`: null for an experiment that has all units to itself. `lane_low` and `lane_high` are the ends of its part of
     the units in [0, 1]; `promote_e` of a group's experiments is as many times the planned one as there are of them.
 
-    `expected_seconds`: what `models_registry.outlook` expected at the start until a treatment that is better by
-    `smallest_effect` is promoted; null where it could not tell.
+    `expected_seconds`: what `models_registry.experiments.outlook` expected at the start until a treatment that is
+    better by `smallest_effect` is promoted; null where it could not tell.
 
     `secondary` names measures and `slices` fields of the state that are looked at beside, and decide nothing
-    (`models_registry.exploring`).
+    (`models_registry.experiments.exploring`).
 
-    `running` is what the tests know of the units so far (`models_registry.evidence.Comparison`), so that a look reads
-    fresh ones only. `counted_requests` are those until a moment, to which a look adds what came later
-    (`models_registry.looks.RequestCounts`).
+    `running` is what the tests know of the units so far (`models_registry.experiments.evidence.Comparison`), so that a
+    look reads fresh ones only. `counted_requests` are those until a moment, to which a look adds what came later
+    (`models_registry.experiments.looks.RequestCounts`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

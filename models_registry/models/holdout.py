@@ -14,7 +14,7 @@ class Holdout(WorkspaceOwned):
     experiment meanwhile. Nothing is decided by it.
 
     `salt` is 128 bits of hexadecimal: who is held is told by a hash (`routing.is_in_lane`). `figures` is what
-    `models_registry.holdouts` counted last, at `counted_at`.
+    `models_registry.experiments.holdouts` counted last, at `counted_at`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -30,7 +30,7 @@ BY_SOMEBODY = (LookAction.START, LookAction.CHANGE_SHARE, LookAction.STOP, LookA
 
 
 class Look(WorkspaceOwned):
-    """One row of an experiment's log, never changed (`models_registry.experiment_log`).
+    """One row of an experiment's log, never changed (`models_registry.experiments.log`).
 
     The figures are the experiment's own at that moment: e-values as natural logarithms, the difference in the outcome's
     own units, `guardrails` as in `Experiment.guardrail_evidence`. `reasons`: sentences with numbers; of a person, the

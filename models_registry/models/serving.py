@@ -209,8 +209,8 @@ class Call(WorkspaceOwned):
 class KeySpend(WorkspaceOwned):
     """What the calls of a key have cost in one UTC day, so that a budget need not add them up with every request.
 
-    Made for keys with a budget by the day's first request (`models_registry.key_limits`), and counted up by whatever
-    closes a call. Calls count for the day in which they were opened.
+    Made for keys with a budget by the day's first request (`models_registry.calls.key_limits`), and counted up by
+    whatever closes a call. Calls count for the day in which they were opened.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

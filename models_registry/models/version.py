@@ -47,7 +47,7 @@ class ModelVersion(WorkspaceOwned):
 
     `base` is the version whose weights an adapter needs; `parent` is the one that training started from. `marked_at`
     says when it became known that it, or one it came from, learnt from rows that were erased since (docs/erasure.md).
-    `approved_at` says since when a person approves of it (`models_registry.approval`).
+    `approved_at` says since when a person approves of it (`models_registry.versions.approval`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -205,7 +205,8 @@ class GateKind(models.TextChoices):
 
 
 class GateVerdict(WorkspaceOwned):
-    """What one gate says of a version. Written by the training floor, read by this one (`models_registry.gates`).
+    """What one gate says of a version. Written by the training floor, read by this one
+    (`models_registry.versions.gates`).
 
     `refusals` are the reasons why the gate could not answer, a sentence each; empty where it did. The interval is of
     the difference to `against`, or of an estimate from the log to what acted there, which is one version or many:

@@ -1,7 +1,7 @@
 """Differences between the arms that decide nothing: secondary measures and slices of the units.
 
-`models_registry.exploring` keeps a tally of each; the page and the API show them with an interval that takes account of
-how many there are.
+`models_registry.experiments.exploring` keeps a tally of each; the page and the API show them with an interval that
+takes account of how many there are.
 """
 
 from dataclasses import dataclass

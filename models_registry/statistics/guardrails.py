@@ -1,7 +1,7 @@
 """The guardrail test: is the treatment at most a margin worse than control in a measure?
 
 Two test martingales on either side of the margin, one for "non-inferior", one for "harmed", valid at every look.
-`models_registry.guardrails` runs them over the matured units; `promotion.decide` reads the last values.
+`models_registry.experiments.guardrails` runs them over the matured units; `promotion.decide` reads the last values.
 """
 
 from dataclasses import dataclass

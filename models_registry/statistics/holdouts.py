@@ -1,5 +1,5 @@
 """What a holdout shows: the difference between the units that get what is promoted and those that keep an earlier
-version. `models_registry.holdouts` has the sums."""
+version. `models_registry.experiments.holdouts` has the sums."""
 
 from dataclasses import dataclass
 

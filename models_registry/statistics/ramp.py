@@ -1,7 +1,7 @@
 """When the next phase of a ramp opens: a larger share of the units gets the treatment once the last one did no harm.
 
-`models_registry.looks` asks after each look that neither promotes nor rolls back. Waiting is always safe for the tests:
-an e-process is valid for any share that depends on the past only (`e_process.run_e_process`).
+`models_registry.experiments.looks` asks after each look that neither promotes nor rolls back. Waiting is always safe
+for the tests: an e-process is valid for any share that depends on the past only (`e_process.run_e_process`).
 """
 
 import math

@@ -1,7 +1,8 @@
 """How long an experiment takes until it promotes, expected before it starts.
 
-`models_registry.outlook` asks, with what the agent met lately. Nothing is simulated and nothing decided: each test's
-wealth grows as the bets of `e_process` make it grow on average, and the slowest condition of the promotion rule counts.
+`models_registry.experiments.outlook` asks, with what the agent met lately. Nothing is simulated and nothing decided:
+each test's wealth grows as the bets of `e_process` make it grow on average, and the slowest condition of the promotion
+rule counts.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What goes wrong in a store. `models_registry.artifacts` turns it into the registry's errors."""
+"""What goes wrong in a store. `models_registry.artifacts.opening` turns it into the registry's errors."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 
 def print_episodes(console: Console, found: Mapping[str, Any]) -> None:
-    """`found` is what `training.episode_demo.run_demo` returned."""
+    """`found` is what `training.local.episode_demo.run_demo` returned."""
     table = Table(title=f"{found['tasks']} unseen tasks of {found['environment']}", title_justify="left")
     for heading in ("", "solved before", "after", "difference, 95 %"):
         table.add_column(heading, justify="left" if not heading else "right")

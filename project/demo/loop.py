@@ -14,22 +14,22 @@ from decisions.models import Decision
 from decisions.tasks import MATURE_OUTCOMES
 from jobs.context import JobContext
 from jobs.services import enqueue_job
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
-from models_registry.gates import read_gate
-from models_registry.guardrails import GuardrailPlan
+from models_registry.experiments.guardrails import GuardrailPlan
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.promotion import stop_experiment
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, ModelVersion
-from models_registry.promotion import stop_experiment
+from models_registry.versions.gates import read_gate
 from project.demo.passages import Passage
 from project.demo.report import build_report
 from project.demo.world import load_world
-from training.exports import await_export
-from training.loops import recipes
+from training.exports.services import await_export
 from training.loops.agent_loop import SEED_LABELS, AgentLoop
-from training.loops.labelled import Example
 from training.loops.person import Person
-from training.loops.stages import Progress, Stage, run_stages
 from training.models.export import ExportState
+from training.rows.labelled_texts import Example
+from training.runs import recipes
+from training.runs.stages import Progress, Stage, run_stages
 from workspaces.actors import system
 
 KIND = "project.demo_loop"

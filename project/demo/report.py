@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from decisions.models import Agent, Decision, Feedback, Reward
-from models_registry.gates import read_gate
 from models_registry.models import Experiment, ExperimentState
-from models_registry.services import get_champion
+from models_registry.versions.gates import read_gate
+from models_registry.versions.services import get_champion
 from training.models import Evaluation, ExportFormat, ExportJob, TrainingRun
 from training.models.export import ExportState
 from workspaces.templatetags import show

@@ -11,7 +11,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
-from models_registry.artifacts import local_root
+from models_registry.artifacts.opening import local_root
 from project.upkeep.lifetimes import LIVES
 
 # A partition counts for its table. Row counts are PostgreSQL's own estimates.

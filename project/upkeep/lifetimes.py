@@ -12,10 +12,10 @@ from django.utils import timezone
 from decisions.rewards.what_if import delete_old_drafts
 from jobs.context import JobContext
 from jobs.lifetimes import delete_dead_jobs, delete_ended_jobs, delete_hints
-from models_registry.artifacts import remove_incoming
-from models_registry.calls import delete_old_calls
-from models_registry.collecting import collect_artifacts
-from training.lifetimes import delete_run_events, remove_run_files
+from models_registry.artifacts.collecting import collect_artifacts
+from models_registry.artifacts.opening import remove_incoming
+from models_registry.calls.records import delete_old_calls
+from training.runs.lifetimes import delete_run_events, remove_run_files
 
 REMOVE_EXPIRED = "project.remove_expired"
 

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.template.defaultfilters import filesizeformat
 from django.views.decorators.http import require_safe
 
-from models_registry.quota import measure_use
+from models_registry.artifacts.quota import measure_use
 from project.upkeep.disk import DiskUsage, measure_disk
 from project.upkeep.lifetimes import LIVES
 from workspaces.models import Role

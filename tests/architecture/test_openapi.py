@@ -21,7 +21,7 @@ from decisions.labelling.matching import Selection, read_filters
 from decisions.models import Agent, Step
 from decisions.notes_app import examples as notes_app
 from decisions.queries.by_name import LAST
-from models_registry import examples as registry
+from models_registry.api import examples as registry
 from project.openapi import EXAMPLES
 from tests.api_client import ApiMaker
 from tools.factories import (
@@ -74,9 +74,9 @@ from tools.factories import (
     uuid7,
 )
 from tools.openapi import document_faults, example_faults, missing_examples, operations, schema_faults, shown
-from training import examples as training
-from training import export_examples
-from training.datasets import snapshot_ledger
+from training.api import examples as training
+from training.datasets.snapshots import snapshot_ledger
+from training.exports import examples as export_examples
 from workspaces import examples as workspaces_examples
 from workspaces.actors import system
 

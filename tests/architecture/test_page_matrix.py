@@ -18,10 +18,10 @@ from django.urls import get_resolver, reverse
 from tests.architecture.api_calls import World, build
 from tests.architecture.test_api_matrix import state_of_everything, undone
 from tools.factories import InvitationFactory, JobFactory, MembershipFactory, RehearsalFactory, WorkspaceFactory
+from training.loops.pipeline.plan import PipelinePlan, Prepared
+from training.loops.pipeline.services import KIND
+from training.loops.pipeline.stored import StoredPipeline
 from training.models import DatasetKind
-from training.pipeline.plan import PipelinePlan, Prepared
-from training.pipeline.services import KIND
-from training.pipeline.stored import StoredPipeline
 
 VIEWER, LABELLER, ADMIN = "viewer", "labeller", "admin"
 ROLES = (VIEWER, LABELLER, ADMIN)

@@ -24,7 +24,7 @@ from jobs.runner import run_job
 from tests.browser.accessibility import SHOTS
 from tests.engine_task import WORDS, labelled
 from tools.factories import OPTIONS, PASSWORD, TrainingRunFactory
-from training.datasets import import_labelled
+from training.datasets.snapshots import import_labelled
 
 OWN_PASSWORD = "a harbour full of kites"
 DECISIONS, WITH_FEEDBACK = 200, 188

@@ -20,7 +20,7 @@ from tools.factories import (
     StatusChangeFactory,
     StepFactory,
 )
-from training.erasure import read_person, start_erasure
+from training.lineage.erasure import read_person, start_erasure
 from training.models import Erasure
 
 LONG = "ann.of-a-long-name@" + "department-" * 8 + "example.org"

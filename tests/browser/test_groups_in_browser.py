@@ -9,9 +9,9 @@ from django.urls import reverse
 from django.utils import timezone
 from playwright.sync_api import expect
 
+from models_registry.experiments.promotion import stop_experiment
 from models_registry.models import ExperimentGroup, Holdout
-from models_registry.promotion import stop_experiment
-from models_registry.services import get_champion
+from models_registry.versions.services import get_champion
 from tests.browser.accessibility import look_at
 from tests.models_registry.experiment_units import feed
 from tools.factories import ModelVersionFactory

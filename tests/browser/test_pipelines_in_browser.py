@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from tests.browser.accessibility import look_at
 from tools import factories
+from training.loops.pipeline.plan import PipelinePlan, Prepared
+from training.loops.pipeline.services import KIND
+from training.loops.pipeline.stored import StoredPipeline
 from training.models import DatasetKind
-from training.pipeline.plan import PipelinePlan, Prepared
-from training.pipeline.services import KIND
-from training.pipeline.stored import StoredPipeline
 
 
 def test_the_pages_of_pipelines_fit_and_are_accessible(

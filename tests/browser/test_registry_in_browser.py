@@ -11,7 +11,7 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from models_registry.models import Alias, Call, ModelVersion
-from models_registry.services import move_alias
+from models_registry.versions.services import move_alias
 from tests.browser.accessibility import look_at
 from tools.factories import (
     ArtifactFactory,

@@ -16,9 +16,9 @@ from jobs.models import Job, JobState
 from tests.browser.accessibility import axe_findings, look_at
 from tools import factories
 from tools.rehearsals import make_rehearsal, read_report
+from training.loops.rehearsal.loop import SEED_LABELS, round_name
+from training.loops.rehearsal.services import KIND
 from training.models import Rehearsal, TrainingRun
-from training.rehearsal.loop import SEED_LABELS, round_name
-from training.rehearsal.services import KIND
 
 
 def at(name: str, row: Any) -> str:

@@ -19,8 +19,8 @@ from models_registry.models import Experiment
 from tests.browser.accessibility import axe_findings, look_at
 from tools import factories
 from tools.scenes import TOPICS
+from training.api.examples import FINISHED
 from training.engine.samples import Asked, Look, Reply, Samples
-from training.examples import FINISHED
 from training.models import RunMetric, TrainingRun
 
 

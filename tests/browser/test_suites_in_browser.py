@@ -19,9 +19,9 @@ from tools.factories import (
     put_files,
     put_rows,
 )
+from training.evaluation.suites.scoring import Answer, summarise
+from training.evaluation.suites.services import ANSWERS_FILE, save_score
 from training.models import EvaluationSuite
-from training.suites.scoring import Answer, summarise
-from training.suites.services import ANSWERS_FILE, save_score
 
 LABELS = ("machine learning", "symbolic maths", "tables", "graphs of a name that goes on for rather long")
 

@@ -32,10 +32,10 @@ from project.demo.passages import TOPICS
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tools.model_server import running_model_server
 from tools.warm import MANAGE, stand_in
-from training import launcher
 from training.engine.environments.tasks import Task
 from training.engine.rows import Labelled, Logged, Preference, Text
 from training.engine.spec import RunSpec
+from training.runs import launcher
 
 # Why a block may go without being run. A new reason is added here, where a reviewer sees it.
 REASONS = {
@@ -205,7 +205,7 @@ def instance(
     """
     from decisions.agents.services import AgentSetup, create_agent
     from models_registry.backends.outbound import close_clients
-    from models_registry.services import NewVersion, register_version, store_artifact
+    from models_registry.versions.services import NewVersion, register_version, store_artifact
 
     settings.RUNS = model_server[0].with_name("runs")
     artifacts, settings.MODEL_SERVER_URL = model_server

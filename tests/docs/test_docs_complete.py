@@ -13,7 +13,7 @@ from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from decisions.importers.formats import FORMATS
-from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments.plan import ExperimentPlan
 from models_registry.models import ExperimentState
 from project.demo.loop import EXPERIMENT_PLAN
 from tools import reference

@@ -2,9 +2,9 @@
 
 import pytest
 
-from models_registry import routing
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
+from models_registry.routing import lanes as routing
 from tests.models_registry.experiment_units import SHORT
 from tools.factories import AliasFactory, ModelVersionFactory, RegisteredModelFactory
 

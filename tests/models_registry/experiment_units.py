@@ -5,10 +5,10 @@ import random
 
 from django.utils import timezone
 
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.looks import MaturedUnit, consume_observations
+from models_registry.experiments.looks import MaturedUnit, consume_observations
+from models_registry.experiments.plan import ExperimentPlan
 from models_registry.models import Exposure
-from models_registry.router import Router
+from models_registry.routing.router import Router
 
 SHORT = ExperimentPlan(
     attribution_window_seconds=0, exposure_window_seconds=0, min_units_per_arm=100, min_seconds=0, guardrails=()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from models_registry import artifacts
-from models_registry.archive import stream_archive
-from models_registry.artifacts import CHUNK, artifact_path, canonical
+from models_registry.artifacts import opening as artifacts
+from models_registry.artifacts.archive import stream_archive
+from models_registry.artifacts.opening import CHUNK, artifact_path, canonical
 from models_registry.errors import ArtifactCorrupt
 from tools.factories import put_files
 

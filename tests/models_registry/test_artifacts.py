@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from models_registry import artifacts
+from models_registry.artifacts import opening as artifacts
 from models_registry.errors import ArtifactCorrupt
 from models_registry.models import Artifact
-from models_registry.services import store_artifact
 from models_registry.store import layout
+from models_registry.versions.services import store_artifact
 from tools.factories import put_files
 
 

@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from models_registry import routing
 from models_registry.errors import ExperimentRunning, GateNotPassed, NoExperiment
-from models_registry.experiment_groups import start_group, stop_group
-from models_registry.experiments import start_experiment
+from models_registry.experiments.groups import start_group, stop_group
+from models_registry.experiments.promotion import promote_version
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Alias, Experiment, ExperimentGroup, Exposure, Look
-from models_registry.promotion import promote_version
-from models_registry.router import Router
-from models_registry.services import get_champion
+from models_registry.routing import lanes as routing
+from models_registry.routing.router import Router
+from models_registry.versions.services import get_champion
 from tests.models_registry.experiment_units import SHORT, feed
 from tools.factories import GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
 from workspaces.errors import InvalidInput

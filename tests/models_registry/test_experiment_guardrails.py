@@ -2,9 +2,9 @@
 
 import pytest
 
-from models_registry.guardrails import GuardrailPlan
-from models_registry.looks import RequestCounts, consume_observations
-from models_registry.services import get_champion
+from models_registry.experiments.guardrails import GuardrailPlan
+from models_registry.experiments.looks import RequestCounts, consume_observations
+from models_registry.versions.services import get_champion
 from tests.models_registry.experiment_units import feed, matured
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("same_split_every_time")]

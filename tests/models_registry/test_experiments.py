@@ -12,15 +12,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from models_registry.errors import ExperimentRunning, GateNotPassed, NoChampion, NoExperiment
-from models_registry.evidence import UNIT_COLUMNS, Comparison, ObservedUnit, go_on
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
-from models_registry.guardrails import GuardrailPlan
-from models_registry.looks import MaturedUnit, consume_observations
+from models_registry.experiments.evidence import UNIT_COLUMNS, Comparison, ObservedUnit, go_on
+from models_registry.experiments.guardrails import GuardrailPlan
+from models_registry.experiments.looks import MaturedUnit, consume_observations
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.promotion import stop_experiment
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Alias, Arm, Experiment, Exposure, Observation, Phase, RegisteredModel
-from models_registry.promotion import stop_experiment
-from models_registry.router import Router
-from models_registry.services import drop_alias, get_champion
+from models_registry.routing.router import Router
+from models_registry.versions.services import drop_alias, get_champion
 from tests.models_registry.experiment_units import SHORT, feed, matured
 from tools.factories import AliasFactory, GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
 from workspaces.errors import InvalidInput

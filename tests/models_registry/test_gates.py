@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from models_registry.gates import read_gate
+from models_registry.versions.gates import read_gate
 from tools.factories import GateVerdictFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db

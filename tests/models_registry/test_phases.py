@@ -3,12 +3,12 @@
 import pytest
 
 from models_registry.errors import NoExperiment
-from models_registry.feedback_lag import find_window
-from models_registry.looks import consume_observations
+from models_registry.experiments.feedback_lag import find_window
+from models_registry.experiments.looks import consume_observations
+from models_registry.experiments.phases import change_share
+from models_registry.experiments.promotion import stop_experiment
 from models_registry.models import Experiment, Observation
-from models_registry.phases import change_share
-from models_registry.promotion import stop_experiment
-from models_registry.router import Router
+from models_registry.routing.router import Router
 from tests.models_registry.experiment_units import feed, matured
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
@@ -74,8 +74,8 @@ class TestRamp:
 class TestWindows:
     def test_an_automatic_window_is_found_again_for_each_phase(self, start, model, monkeypatch):
         windows = iter([90_000.0, 100_000.0])
-        monkeypatch.setattr("models_registry.experiments.find_window", lambda model: next(windows))
-        monkeypatch.setattr("models_registry.phases.find_window", lambda model: next(windows))
+        monkeypatch.setattr("models_registry.experiments.services.find_window", lambda model: next(windows))
+        monkeypatch.setattr("models_registry.experiments.phases.find_window", lambda model: next(windows))
         experiment = start(**RAMP | {"attribution_window_seconds": None})
         feed(experiment, EQUAL, batches=2)
         found = list(experiment.phases.order_by("number").values_list("attribution_window_seconds", flat=True))

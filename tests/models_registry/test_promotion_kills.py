@@ -2,8 +2,8 @@
 
 import pytest
 
-from models_registry.promotion import promote_version
-from models_registry.services import get_champion
+from models_registry.experiments.promotion import promote_version
+from models_registry.versions.services import get_champion
 from tools.promotion_kills import PLACES, die_while, find_disagreements
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -3,11 +3,11 @@
 import pytest
 
 from models_registry.errors import NoChampion
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import AliasName, Backend, Deployment, Experiment
-from models_registry.routes import find_routes
-from models_registry.services import NewVersion, move_alias, register_version
+from models_registry.routing.routes import find_routes
+from models_registry.versions.services import NewVersion, move_alias, register_version
 from tools.factories import BackendFactory, DeploymentFactory
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models_registry.routing import assign, hash_unit, new_salt
+from models_registry.routing.lanes import assign, hash_unit, new_salt
 
 VECTORS = json.loads((Path(__file__).parent / "routing_vectors.json").read_text(encoding="utf-8"))
 SALT = "00112233445566778899aabbccddeeff"

@@ -6,8 +6,8 @@ from django.db.models import F
 
 from models_registry.errors import NoChampion, NotAPolicy, NotStored, UnknownVersion
 from models_registry.models import Alias, AliasMove, AliasName, ModelVersion
-from models_registry.references import find_version
-from models_registry.services import (
+from models_registry.versions.references import find_version
+from models_registry.versions.services import (
     NewVersion,
     drop_alias,
     get_champion,

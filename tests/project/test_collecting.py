@@ -14,15 +14,16 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.utils import timezone
 
-from models_registry import artifacts, collecting, holders
-from models_registry.collecting import collect_artifacts, find_unheld
+from models_registry.artifacts import collecting, holders
+from models_registry.artifacts import opening as artifacts
+from models_registry.artifacts.collecting import collect_artifacts, find_unheld
 from models_registry.errors import ArtifactRemoved, QuotaExceeded, VersionInUse
 from models_registry.models import Artifact, ModelVersion
-from models_registry.retirement import restore_version, retire_version
-from models_registry.services import move_alias, store_artifact
+from models_registry.versions.retirement import restore_version, retire_version
+from models_registry.versions.services import move_alias, store_artifact
 from project.upkeep.lifetimes import remove_expired
 from tools import factories
-from training.exports import start_export
+from training.exports.services import start_export
 from training.models import TrainingRun
 from training.models.export import ExportFormat
 from workspaces.actors import system
@@ -70,7 +71,7 @@ def test_every_key_to_an_artifact_or_a_version_is_answered_for() -> None:
     }
     covered = holders.list_covered()
     assert len(keys) > 15
-    assert keys - covered == set(), "register a holder, or `leave` it (models_registry/holders.py)"
+    assert keys - covered == set(), "register a holder, or `leave` it (models_registry/artifacts/holders.py)"
     assert covered - keys == set(), "no such key"
 
 

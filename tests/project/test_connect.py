@@ -18,8 +18,8 @@ from django.utils import timezone
 
 from decisions.models import Agent, Decision, Feedback
 from models_registry.backends.outbound import close_clients
-from models_registry.services import NewVersion, register_version, store_artifact
-from project.connect import Connection, NewAgent, connect_app, example_state, write_snippets
+from models_registry.versions.services import NewVersion, register_version, store_artifact
+from project.pages.connect import Connection, NewAgent, connect_app, example_state, write_snippets
 from tests.node import fetch_package
 from tools.factories import (
     OPTIONS,

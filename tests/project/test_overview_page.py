@@ -234,6 +234,6 @@ def test_pages_travel_compressed_and_answers_to_programs_do_not(
 def test_a_fault_of_ours_says_which_request_it_was(
     viewer: Any, path: str, page_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("project.views.read_home", lambda workspace: 1 / 0)
+    monkeypatch.setattr("project.pages.views.read_home", lambda workspace: 1 / 0)
     answer = page_client(viewer).get(path)
     assert answer.status_code == 500 and answer["X-Request-Id"] in answer.content.decode()

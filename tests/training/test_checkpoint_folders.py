@@ -14,18 +14,18 @@ from django.urls import reverse
 
 from jobs.models import Job, JobState
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from models_registry.backends.endpoint import ScoreItem
 from models_registry.backends.model_server import score
 from models_registry.backends.outbound import close_clients
-from models_registry.prompts import Prompt
+from models_registry.backends.prompts import Prompt
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
-from training.datasets import import_labelled
-from training.exports import start_export
+from training.datasets.snapshots import import_labelled
+from training.exports.services import start_export
 from training.models import TrainingRun
-from training.runs import RunPlan, start_run
+from training.runs.services import RunPlan, start_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 QUICK: dict[str, Any] = {

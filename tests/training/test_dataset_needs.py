@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.dataset_parts import Part
 from training.engine.data import RunData, read_rows
 from training.engine.methods import Need, RowKind
 from training.engine.rows import Logged, Text
 from training.engine.spec import RunSpec
 from training.models import DatasetSnapshot
+from training.rows.parts import Part
 
 VALUES = st.none() | st.sampled_from([0.0, 0.3, 0.6, 0.7, 1.0])
 ROWS = st.lists(st.tuples(st.sampled_from(["Ann", "ann ", "Bob"]), st.sampled_from([0.0, 0.4, 0.7, 1.0]), VALUES))

@@ -14,7 +14,7 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from tools.factories import (
     AgentVersionFactory,
     DatasetItemFactory,
@@ -25,8 +25,8 @@ from tools.factories import (
     RewardFactory,
     TrainingRunFactory,
 )
-from training import dataset_preview
-from training.dataset_preview import preview_datasets
+from training.datasets import preview as dataset_preview
+from training.datasets.preview import preview_datasets
 from training.models import DatasetSnapshot
 from workspaces.models import AuditEntry
 

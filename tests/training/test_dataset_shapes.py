@@ -21,7 +21,7 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from tools.factories import (
     AgentFactory,
     AgentVersionFactory,
@@ -33,18 +33,18 @@ from tools.factories import (
     ModelVersionFactory,
     RewardSpecFactory,
 )
-from training.dataset_preview import preview_datasets
-from training.datasets import snapshot_ledger
+from training.datasets.of_labels import snapshot_labels
+from training.datasets.preview import preview_datasets
+from training.datasets.snapshots import snapshot_ledger
 from training.engine.data import read_rows
 from training.engine.rows import Labelled, Logged, Text
 from training.engine.slates import find_rankings
 from training.errors import EmptyDataset, InvalidRun
-from training.label_datasets import snapshot_labels
-from training.label_rows import LabelQuestion
 from training.models import DatasetSnapshot, TrainingRun
-from training.runs import EnginePaths, RunPlan, check_plan, engine_spec, start_run
-from training.selection import Filters
-from training.splitting import Relations
+from training.rows.labels import LabelQuestion
+from training.rows.selection import Filters
+from training.rows.splitting import Relations
+from training.runs.services import EnginePaths, RunPlan, check_plan, engine_spec, start_run
 from workspaces.ids import uuid7, uuid7_of
 from workspaces.models import AuditEntry
 

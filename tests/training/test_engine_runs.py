@@ -22,21 +22,21 @@ from jobs.context import JobContext
 from jobs.errors import StaleFence
 from jobs.models import Job, JobState
 from jobs.runner import claim_job, run_job
-from models_registry import artifacts
-from models_registry.gates import read_gate
+from models_registry.artifacts import opening as artifacts
 from models_registry.models import Artifact, GateVerdict, ModelVersion
-from models_registry.services import get_champion
+from models_registry.versions.gates import read_gate
+from models_registry.versions.services import get_champion
 from tests.engine_task import TINY, labelled
 from tools.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory
 from tools.warm import stand_in
-from training.datasets import import_labelled, snapshot_ledger
+from training.datasets.snapshots import import_labelled, snapshot_ledger
 from training.engine.result import RunResult
-from training.exports import start_export
-from training.launcher import Finished
+from training.exports.services import start_export
 from training.models import Evaluation, TrainingRun
 from training.run_states import RunState
-from training.runs import RunPlan, cancel_run, move_run, start_run
-from training.supervision import publish
+from training.runs.launcher import Finished
+from training.runs.services import RunPlan, cancel_run, move_run, start_run
+from training.supervision.job import publish
 from workspaces.models import AuditEntry
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -364,7 +364,7 @@ class TestPublishing:
     def test_what_fails_on_the_way_leaves_nothing_half(self, claimed, tiny_run, monkeypatch):
         run, context = claimed
         monkeypatch.setattr(
-            "training.supervision.move_run", lambda *a, **k: (_ for _ in ()).throw(RuntimeError("late"))
+            "training.supervision.job.move_run", lambda *a, **k: (_ for _ in ()).throw(RuntimeError("late"))
         )
         with pytest.raises(RuntimeError, match="late"):
             publish(context, run, finished(tiny_run))
@@ -379,7 +379,7 @@ class TestPublishing:
             cancel_run(by=by, run=run)
             return finished(tiny_run)
 
-        monkeypatch.setattr("training.supervision.run_engine", end_as_the_cancel_comes)
+        monkeypatch.setattr("training.supervision.job.run_engine", end_as_the_cancel_comes)
         assert run_job(run.job_id) is JobState.CANCELLED
         run.refresh_from_db()
         assert run.state == "cancelled"

@@ -14,9 +14,9 @@ from jobs.runner import claim_job
 from jobs.services import enqueue_job
 from tests.task_world import make_acted_run
 from tools.factories import AgentVersionFactory
+from training.environments.drawing import TaskQuestion, draw_datasets
 from training.environments.recording import KIND, record_held_out_episodes
 from training.models import DatasetSnapshot
-from training.task_datasets import TaskQuestion, draw_datasets
 
 
 def at(name: str, *arguments: Any) -> str:

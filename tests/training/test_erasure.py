@@ -15,7 +15,7 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path, local_root, remove_folder
+from models_registry.artifacts.opening import artifact_path, local_root, remove_folder
 from models_registry.models import Artifact, ModelVersion
 from tests.architecture.test_api_matrix import state_of_everything
 from tests.decisions.erasure.test_erased_decisions import texts_of
@@ -29,14 +29,14 @@ from tools.factories import (
     TrainingRunFactory,
     uuid7,
 )
-from training import erasure as erasures
-from training.datasets import snapshot_ledger
-from training.erasure import preview_erasure, start_erasure
+from training.datasets.freezing import start_rebuild
+from training.datasets.snapshots import snapshot_ledger
 from training.errors import InvalidRun
-from training.freezing import start_rebuild
+from training.lineage import erasure as erasures
+from training.lineage.erasure import preview_erasure, start_erasure
 from training.models import DatasetSnapshot, Erasure, TrainingRun
 from training.run_states import RunState
-from training.runs import RunPlan, move_run, start_run
+from training.runs.services import RunPlan, move_run, start_run
 from workspaces.errors import Conflict
 from workspaces.models import AuditEntry, KeptAnswer
 

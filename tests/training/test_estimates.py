@@ -12,10 +12,12 @@ from django.urls import reverse
 
 from jobs.models import Job
 from tools.factories import DatasetSnapshotFactory, JobFactory, ModelVersionFactory, TrainingRunFactory
-from training.capacity import Load, estimate_load, find_shortages
+from training.engine.machine import GB, Gpu, Machine
 from training.engine.spec import RunSpec, TinyShape
 from training.errors import InvalidRun
-from training.estimates import (
+from training.models import RunEvent, TrainingRun
+from training.runs.capacity import Load, estimate_load, find_shortages
+from training.runs.estimates import (
     ModelShape,
     estimate_run,
     find_in_hub_cache,
@@ -23,9 +25,7 @@ from training.estimates import (
     shape_of_name,
     shape_of_tiny,
 )
-from training.hardware import GB, Gpu, Machine
-from training.models import RunEvent, TrainingRun
-from training.runs import RunPlan, check_plan, start_run
+from training.runs.services import RunPlan, check_plan, start_run
 
 
 def write_model(folder: Path, *, hidden: int = 4096, layers: int = 32, vocabulary: int = 32_000) -> Path:

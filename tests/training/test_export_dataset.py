@@ -14,7 +14,7 @@ from django.core.management import call_command
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory, EpisodeFactory, FeedbackFactory
-from training.datasets import snapshot_ledger
+from training.datasets.snapshots import snapshot_ledger
 from training.models import DatasetSnapshot
 
 pytestmark = pytest.mark.django_db

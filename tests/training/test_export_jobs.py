@@ -15,14 +15,15 @@ from django.utils import timezone
 from jobs.errors import Permanent
 from jobs.models import Job, JobState
 from jobs.runner import run_job
-from models_registry import artifacts
+from models_registry.artifacts import opening as artifacts
 from models_registry.models import Artifact, ModelVersion
 from tests.engine_task import labelled
 from tools.export_kills import register_adapted
 from tools.factories import ModelVersionFactory
-from training import export_plans, exports
 from training.engine import export_formats
-from training.exports import await_export, start_export
+from training.exports import plans as export_plans
+from training.exports import services as exports
+from training.exports.services import await_export, start_export
 from training.models import ExportJob
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry

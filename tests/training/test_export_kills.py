@@ -13,7 +13,7 @@ from tests.engine_task import labelled
 from tools.armed import PLACES, Place
 from tools.export_kills import Exporter, register_adapted
 from tools.warm import stand_in
-from training.exports import start_export
+from training.exports.services import start_export
 
 IN_THE_ENGINE: Place = ("engine", "gguf", "quantise", "after")
 IN_THE_WORKER: Place = ("worker", "store", "adopt", "after")

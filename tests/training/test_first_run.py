@@ -14,7 +14,7 @@ from django.urls import reverse
 from jobs.models import Job
 from jobs.runner import run_job
 from tests.engine_task import labelled
-from training.datasets import import_labelled
+from training.datasets.snapshots import import_labelled
 from training.models import TrainingRun
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -10,7 +10,7 @@ from django.core.management import call_command
 
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from tools.factories import DecisionFactory, FeedbackFactory
 from training.engine.data import read_rows
 from training.engine.rows import Text

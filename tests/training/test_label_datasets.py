@@ -15,7 +15,7 @@ from decisions.erasure.erasing import Person
 from decisions.models.tombstones import ERASED_HASH
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry import artifacts
+from models_registry.artifacts import opening as artifacts
 from tools.factories import (
     AgentFactory,
     AgentVersionFactory,
@@ -27,14 +27,14 @@ from tools.factories import (
     ModelVersionFactory,
     RewardSpecFactory,
 )
+from training.datasets.of_labels import snapshot_labels
 from training.engine.data import read_rows
 from training.engine.rows import Labelled
-from training.erasure import start_erasure
 from training.errors import EmptyDataset, InvalidRun
-from training.label_datasets import snapshot_labels
-from training.label_rows import LabelQuestion
+from training.lineage.erasure import start_erasure
 from training.models import DatasetSnapshot
-from training.runs import RunPlan, check_plan
+from training.rows.labels import LabelQuestion
+from training.runs.services import RunPlan, check_plan
 
 pytestmark = pytest.mark.django_db
 

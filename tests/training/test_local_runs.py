@@ -15,12 +15,12 @@ from decisions.models import Agent
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory, FeedbackFactory, RewardSpecFactory
-from training import capacity
+from training.engine.machine import GB, Machine
 from training.engine.methods import RowKind
-from training.hardware import GB, Machine
-from training.local_plans import Rows, Training, UnusableRun, make_plan
-from training.local_runs import read_rows
+from training.local.plans import Rows, Training, UnusableRun, make_plan
+from training.local.runs import read_rows
 from training.models import DatasetSnapshot
+from training.runs import capacity
 
 WORDS = {"travel": "flight hotel visa beach", "finance": "invoice salary loan tax"}
 OPTIONS = list(WORDS)
@@ -158,10 +158,10 @@ def test_weights_are_in_4_bits_where_the_machine_can_and_else_it_says_so(
     def plan(**fields: Any) -> Any:
         return make_plan(Training("", "a/model-1m", **fields), Rows(RowKind.LOGGED, [LOGGED]), tmp_path / "out")
 
-    monkeypatch.setattr("training.local_plans.why_no_quantisation", lambda machine: "there is no CUDA")
+    monkeypatch.setattr("training.local.plans.why_no_quantisation", lambda machine: "there is no CUDA")
     found = plan()
     assert found.spec["quantisation"] is None and found.notes == ["weights in full, not in 4 bits: there is no CUDA"]
-    monkeypatch.setattr("training.local_plans.why_no_quantisation", lambda machine: None)
+    monkeypatch.setattr("training.local.plans.why_no_quantisation", lambda machine: None)
     assert (plan().spec["quantisation"], plan().notes) == ("4bit", [])
     assert plan(quantised=False).spec["quantisation"] is None
     assert plan(settings={"lora": None}).spec["quantisation"] is None

@@ -23,10 +23,17 @@ from tools.factories import (
     TrainingRunFactory,
 )
 from tools.factories.training import put_rows
-from training.defaults import choose_settings
 from training.engine.spec import is_held_back
-from training.log_gate import LOG_FILE, LoggedDecision, estimate_from_log, judge_by_log, remove_log, write_log
+from training.evaluation.log_gate import (
+    LOG_FILE,
+    LoggedDecision,
+    estimate_from_log,
+    judge_by_log,
+    remove_log,
+    write_log,
+)
 from training.models import DatasetKind, TrainingRun
+from training.runs.defaults import choose_settings
 
 
 def log_of(count: int, *, epsilon: float = 0.2, groups: int = 10_000) -> list[LoggedDecision]:

@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from models_registry.models import ModelVersion
 from tools import factories
-from training.cards import card_of_export, card_of_run
-from training.model_card import write_card
 from training.models import DatasetSnapshot, Evaluation
+from training.supervision.cards import card_of_export, card_of_run
+from training.supervision.model_card import write_card
 
 pytestmark = pytest.mark.django_db
 

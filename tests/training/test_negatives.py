@@ -14,7 +14,7 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from tools.factories import (
     AgentFactory,
     AgentVersionFactory,
@@ -23,12 +23,12 @@ from tools.factories import (
     LabelFactory,
     RewardSpecFactory,
 )
-from training.datasets import snapshot_ledger
+from training.datasets.freezing import start_rebuild
+from training.datasets.snapshots import snapshot_ledger
 from training.engine.data import read_rows
 from training.engine.rows import Logged, Preference, Text
-from training.freezing import start_rebuild
 from training.models import DatasetSnapshot
-from training.negatives import Negatives
+from training.rows.negatives import Negatives
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.off_policy import (
+from training.evaluation.off_policy import (
     Log,
     check_off_policy_gate,
     cross_fit_by_probability,

@@ -16,7 +16,7 @@ from django.urls import reverse
 from jobs.models import JobState
 from jobs.runner import run_job
 from models_registry.models import ModelVersion
-from models_registry.services import store_artifact
+from models_registry.versions.services import store_artifact
 from tests.training.ollama_stub import OllamaStub
 from tools.factories import AgentVersionFactory, ExportJobFactory
 from training.engine.export_formats import hash_options

@@ -13,15 +13,15 @@ import pytest
 from decisions.agents.services import create_notes_agents
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from tests.once import made_once
 from tests.training.engine.engine_world import engine
 from tools.factories import AgentFactory, AgentVersionFactory, ModelVersionFactory, RewardSpecFactory
-from training.datasets import snapshot_ledger
+from training.datasets.snapshots import snapshot_ledger
 from training.errors import InvalidRun
 from training.models import DatasetSnapshot
-from training.runs import EnginePaths, RunPlan, check_plan, engine_spec
-from training.selection import Filters
+from training.rows.selection import Filters
+from training.runs.services import EnginePaths, RunPlan, check_plan, engine_spec
 
 pytestmark = [
     pytest.mark.django_db,

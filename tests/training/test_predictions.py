@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from models_registry.statistics.intervals import wilson_interval
 from tools.factories import TrainingRunFactory
-from training.predictions import OPTIONS, calculate_confusion, calculate_reliability
+from training.evaluation.predictions import OPTIONS, calculate_confusion, calculate_reliability
 
 ANSWERS = {"1": "graphs", "2": "graphs", "3": "tables"}
 

@@ -12,10 +12,10 @@ import pytest
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import ModelVersionFactory
 from training.engine.result import RunResult
-from training.evaluation import gate_version, score_predictions
-from training.measures import measure_evaluation
+from training.evaluation.measures import measure_evaluation
+from training.evaluation.rankings import MEASURES, Scored, compare_rankings, measure_rankings
+from training.evaluation.scores import gate_version, score_predictions
 from training.models import Evaluation
-from training.ranking_measures import MEASURES, Scored, compare_rankings, measure_rankings
 
 
 def ranking(name: str, order: list[bool], group: str = "") -> Scored:

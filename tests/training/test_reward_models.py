@@ -6,13 +6,13 @@ from django.utils import timezone
 
 from jobs.models import Job, JobState
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import NotAPolicy
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.promotion import promote_version
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Alias, Experiment
-from models_registry.promotion import promote_version
-from models_registry.services import NewVersion, get_champion, move_alias, register_version
+from models_registry.versions.services import NewVersion, get_champion, move_alias, register_version
 from tests.engine_task import labelled
 from tools.factories import (
     AgentFactory,
@@ -23,15 +23,15 @@ from tools.factories import (
     RewardSpecFactory,
     TrainingRunFactory,
 )
-from training.datasets import import_labelled
+from training.datasets.snapshots import import_labelled
 from training.errors import InvalidRun
-from training.exports import start_export
+from training.evaluation.suites.services import start_scoring
+from training.exports.services import start_export
+from training.lineage.marks import mark_made_versions
 from training.management.commands.evaluate import find_model
-from training.marks import mark_made_versions
 from training.models import Evaluation, ExportJob
-from training.reward_models import resolve_reward_version
-from training.runs import RunPlan, check_plan, start_run, switch_to_run
-from training.suites.services import start_scoring
+from training.runs.reward_models import resolve_reward_version
+from training.runs.services import RunPlan, check_plan, start_run, switch_to_run
 from workspaces.actors import system
 from workspaces.models import AuditEntry
 

@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from jobs.models import Job
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from tools.factories import (
     AliasFactory,
     DatasetSnapshotFactory,
@@ -26,12 +26,12 @@ from tools.factories import (
     RunMetricFactory,
     TrainingRunFactory,
 )
-from training.curves import estimate_left
 from training.engine.result import RewardSpread, RunResult
 from training.engine.samples import Asked, Look, Reply, Samples
-from training.figures import keep_metrics
 from training.models import DatasetSnapshot, ExportJob, TrainingRun
-from training.runs import RunPlan, start_run
+from training.runs.curves import estimate_left
+from training.runs.services import RunPlan, start_run
+from training.supervision.figures import keep_metrics
 from workspaces.actors import person
 
 DIFFERENCE = {"mean": 0.123, "low": 0.081, "high": 0.165, "n": 100, "clusters": 20}
@@ -239,7 +239,7 @@ class TestRun:
     def test_a_long_curve_is_thinned_and_keeps_its_end(
         self, run: TrainingRun, viewer: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("training.curves.CURVE_POINTS", 4)
+        monkeypatch.setattr("training.runs.curves.CURVE_POINTS", 4)
         for step in range(1, 11):
             RunMetricFactory(run=run, step=step, name="loss", value=1 / step)
         (curve,) = page_client(viewer).get(at("run-curves", run)).json()["curves"]

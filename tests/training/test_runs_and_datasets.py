@@ -15,7 +15,7 @@ from jobs.context import JobContext
 from jobs.errors import StaleFence
 from jobs.models import Job
 from jobs.runner import claim_job, run_job
-from models_registry import artifacts
+from models_registry.artifacts import opening as artifacts
 from tests.engine_task import labelled
 from tools.factories import (
     AgentFactory,
@@ -32,17 +32,17 @@ from tools.factories import (
     RunMetricFactory,
     TrainingRunFactory,
 )
-from training.datasets import import_labelled, snapshot_ledger
+from training.datasets.freezing import freeze_dataset
+from training.datasets.snapshots import import_labelled, snapshot_ledger
 from training.engine.result import RunResult
 from training.errors import EmptyDataset, InvalidRun, RunOver
-from training.evaluation import gate_version, score_predictions
-from training.exports import end_with_job as end_export
-from training.exports import start_export
-from training.freezing import freeze_dataset
+from training.evaluation.scores import gate_version, score_predictions
+from training.exports.services import end_with_job as end_export
+from training.exports.services import start_export
 from training.models import DatasetItem, DatasetSnapshot, TrainingRun
-from training.reward_scale import reward_if, training_scale
+from training.rows.reward_scale import reward_if, training_scale
 from training.run_states import TERMINAL_STATES, TRANSITIONS, InvalidTransition, RunState, check_transition
-from training.runs import RunPlan, cancel_run, check_plan, end_with_job, move_run, start_run
+from training.runs.services import RunPlan, cancel_run, check_plan, end_with_job, move_run, start_run
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -393,7 +393,7 @@ class TestDatasets:
         # An attempt that has lost its job makes nothing; the next one does.
         job, told = claim_job(answer.json()["id"]), []
         context = JobContext(job)
-        monkeypatch.setattr("training.datasets.FETCH", 1)
+        monkeypatch.setattr("training.datasets.snapshots.FETCH", 1)
         monkeypatch.setattr(context, "note_progress", lambda *said: told.append(said))
         Job.objects.update(fence=job.fence + 1)
         with pytest.raises(StaleFence):

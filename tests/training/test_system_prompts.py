@@ -15,11 +15,11 @@ from decisions.models import Agent, AgentVersion
 from models_registry.backends.endpoint import Endpoint, ScoreItem, WriteItem
 from models_registry.backends.model_server import ModelServerClient
 from models_registry.backends.openai import OpenAIClient
-from models_registry.prompts import put_before
+from models_registry.backends.prompts import put_before
 from training.engine.rows import normalise_prompt
-from training.modelfile import write_modelfile
-from training.rows_of.shapes import shape_of
-from training.selection import Rewarded
+from training.exports.modelfile import write_modelfile
+from training.rows.selection import Rewarded
+from training.rows.shapes_of.shapes import shape_of
 
 SYSTEM = "You file notes.\nAnswer with a folder."
 STATE = {"text": "Flights to Oslo", "notes": [{"id": "n1"}, {"id": "n2"}]}

@@ -20,12 +20,12 @@ from models_registry.models import Backend, ModelVersion
 from tests.judge_model import KEY, PROMPT
 from tools.factories import BackendFactory, JudgeCalibrationFactory, ModelVersionFactory
 from training.engine.spec import RunSpec
+from training.environments.drawing import TaskQuestion, draw_datasets
 from training.errors import EngineFailed, InvalidRun
-from training.launcher import engine_environment, key_of_judge
 from training.models import Evaluation, TrainingRun
-from training.runs import EnginePaths, RunPlan, engine_spec, start_run
-from training.supervision import judge_of, supervise_run
-from training.task_datasets import TaskQuestion, draw_datasets
+from training.runs.launcher import engine_environment, key_of_judge
+from training.runs.services import EnginePaths, RunPlan, engine_spec, start_run
+from training.supervision.job import judge_of, supervise_run
 
 JUDGE: dict[str, Any] = {"metric": "helpful", "backend": "judges", "model": "judge-1", "prompt": PROMPT, "share": 0.5}
 ONLINE = {"steps": 1, "prompts_per_step": 2, "group": 4, "alarms": None}
@@ -119,7 +119,9 @@ def test_a_resumed_run_is_refused_as_a_first_start_would_be(
     JudgeCalibrationFactory(agent=agent, verdict="calibrated", assessment={})
     run = start_run(by=by, agent=agent, plan=plan(drawn, base))
     # Its engine starts and ends, and the worker dies before it has told that.
-    monkeypatch.setattr("training.launcher.ENGINE", (sys.executable, "-S", "-c", "raise SystemExit('out of memory')"))
+    monkeypatch.setattr(
+        "training.runs.launcher.ENGINE", (sys.executable, "-S", "-c", "raise SystemExit('out of memory')")
+    )
     claimed = claim_job(run.job_id)
     assert claimed is not None
     with pytest.raises(EngineFailed, match="out of memory"):

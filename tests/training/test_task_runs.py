@@ -12,19 +12,19 @@ from django.core.management import call_command
 
 from jobs.models import Job, JobState
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from models_registry.models import GateVerdict
 from tools.factories import DatasetSnapshotFactory, ModelVersionFactory
-from training.dataset_rows import stream_rows
-from training.defaults import find_defaults
+from training.datasets.freezing import start_rebuild
+from training.datasets.other_formats import stream_rows
 from training.engine.environments.registry import known_environments
+from training.environments.drawing import TaskQuestion, draw_datasets
 from training.errors import InvalidRun
-from training.freezing import start_rebuild
-from training.model_card import write_card
+from training.evaluation.tasks import score_tasks
 from training.models import DatasetSnapshot, Evaluation, TrainingRun
-from training.runs import RunPlan, prepare_run, start_run
-from training.task_datasets import TaskQuestion, draw_datasets
-from training.task_scores import score_tasks
+from training.runs.defaults import find_defaults
+from training.runs.services import RunPlan, prepare_run, start_run
+from training.supervision.model_card import write_card
 from workspaces.errors import Conflict, InvalidInput
 
 FEW = {"tasks": 12, "first": 0, "held_out": 8, "demonstrations": 40}

@@ -26,10 +26,10 @@ from tools.factories import (
     RewardSpecFactory,
     TrainingRunFactory,
 )
-from training.defaults import find_defaults
-from training.freezing import start_rebuild
-from training.loops.recipes import base_settings, round_settings
+from training.datasets.freezing import start_rebuild
 from training.models import DatasetSnapshot, TrainingRun
+from training.runs.defaults import find_defaults
+from training.runs.recipes import base_settings, round_settings
 from workspaces.models import AuditEntry
 
 

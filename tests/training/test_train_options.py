@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from training.capacity import Load, estimate_load
+from training.engine.machine import GB, SEVEN_BILLION, Gpu, Machine, find_gpu_tier
 from training.engine.spec import RunSpec
-from training.hardware import GB, SEVEN_BILLION, Gpu, Machine, find_gpu_tier
-from training.local_plans import UnusableRun
-from training.train_options import as_training, complete_options, read_config
+from training.local.options import as_training, complete_options, read_config
+from training.local.plans import UnusableRun
+from training.runs.capacity import Load, estimate_load
 
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "configs"
 OPTIONS = (

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import call_command
 
 from tests.decisions.notes_app.notes_requests import FILER, T, judge
-from training import launcher
+from training.runs import launcher
 
 TITLES = ("Flights to Rome", "Invoice of May", "Old receipts", "Dentist on Friday")
 QUICK = ("--batch-size", 8, "--learning-rate", 3e-3, "--epochs", 2, "--no-quantization", "--json")

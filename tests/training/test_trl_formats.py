@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from training.trl_formats import FORMATS, CannotFormat
+from training.rows.trl_formats import FORMATS, CannotFormat
 
 LABELLED = {"id": "1", "prompt": "p", "options": ["a", "b"], "answer": "a"}
 LOGGED = {"id": "2", "prompt": "p", "options": ["a", "b"], "action": "b", "propensity": 0.5, "reward": 0.0}

@@ -13,20 +13,20 @@ from decisions.models.tombstones import ERASED_HASH
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from tools.factories import DatasetItemFactory, DecisionFactory, FeedbackFactory, RewardFactory, TrainingRunFactory
-from training.dataset_parts import Entry, write_parts
-from training.dataset_preview import preview_datasets
-from training.datasets import snapshot_ledger
+from training.datasets.of_labels import snapshot_labels
+from training.datasets.preview import preview_datasets
+from training.datasets.snapshots import snapshot_ledger
 from training.engine.data import read_data
 from training.engine.methods import RowKind
 from training.engine.spec import RunSpec
 from training.errors import EmptyDataset
-from training.label_datasets import snapshot_labels
-from training.label_rows import LabelQuestion
-from training.local_runs import rows_of_agent
+from training.local.runs import rows_of_agent
 from training.models import DatasetSnapshot
-from training.selection import Filters
+from training.rows.labels import LabelQuestion
+from training.rows.parts import Entry, write_parts
+from training.rows.selection import Filters
 
 ASKED = Filters(unjudged=True)
 

@@ -15,8 +15,8 @@ from tools.factories import (
     TrainingRunFactory,
     VariantFactory,
 )
+from training.lineage.versions import VERSION, read_lineage
 from training.models import TrainingRun
-from training.version_lineage import VERSION, read_lineage
 
 
 @pytest.fixture

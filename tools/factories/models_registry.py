@@ -14,7 +14,7 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from models_registry import artifacts
+from models_registry.artifacts import opening as artifacts
 from models_registry.models import (
     Alias,
     AliasMove,

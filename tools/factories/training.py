@@ -11,13 +11,14 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from models_registry import artifacts
+from models_registry.artifacts import opening as artifacts
 from models_registry.models import (
     ArtifactKind,
 )
 from tools.factories.decisions import AgentFactory, DecisionFactory
 from tools.factories.models_registry import INTERVAL, ArtifactFactory, ModelVersionFactory, put_files
 from tools.factories.workspaces import WorkspaceFactory
+from training.loops.rehearsal.plan import Plan
 from training.models import (
     DatasetItem,
     DatasetKind,
@@ -32,7 +33,6 @@ from training.models import (
     SuiteScore,
     TrainingRun,
 )
-from training.rehearsal.plan import Plan
 
 IMPORT_PAYLOAD = {"what": "labelled", "file": "rows.jsonl", "upload": "01a1f9b2-7a31-7d4e-b0c2-5e8f17a6c904"}
 """Of a job that imports a file, which is not there."""

@@ -36,12 +36,12 @@ STATIONS = (
     Station("record", "what was decided, and how", "decisions/ingest/writer.py"),
     Station("feedback", "observed afterwards", "decisions/ingest/feedback.py"),
     Station("reward", "a number, calculated nightly", "decisions/rewards/calculate.py"),
-    Station("dataset", "rewarded decisions, frozen", "training/datasets.py"),
-    Station("train", "a run, a process of its own", "training/supervision.py"),
-    Station("evaluate", "against its base, held out", "training/evaluation.py"),
-    Station("register", "a frozen version, its gate", "models_registry/services.py"),
-    Station("export", "whole weights, verified", "training/exports.py"),
-    Station("experiment", "a share of units meets it", "models_registry/experiments.py"),
+    Station("dataset", "rewarded decisions, frozen", "training/datasets/snapshots.py"),
+    Station("train", "a run, a process of its own", "training/supervision/job.py"),
+    Station("evaluate", "against its base, held out", "training/evaluation/scores.py"),
+    Station("register", "a frozen version, its gate", "models_registry/versions/services.py"),
+    Station("export", "whole weights, verified", "training/exports/services.py"),
+    Station("experiment", "a share of units meets it", "models_registry/experiments/services.py"),
     Station("promote", "by evidence, or rolled back", "decisions/rewards/maturing.py"),
 )
 # Where each stands, clockwise, and the sides by which the arrow from it leaves and arrives.

@@ -22,6 +22,7 @@ from training.engine.data import DataError, RunData, read_data
 from training.engine.environments.outside import BadAgent, OutsideAgent, UnknownAgent, find_agent
 from training.engine.export_formats import find_missing_packages
 from training.engine.launch import LIBRARIES, count_processes, find_launch_faults, is_main_process
+from training.engine.machine import this_machine, why_no_quantisation
 from training.engine.methods import RowKind
 from training.engine.spec import (
     EXIT_BAD_SPEC,
@@ -35,7 +36,6 @@ from training.engine.spec import (
     read_spec,
 )
 from training.engine.stop import StopFlag, Stopped
-from training.hardware import this_machine, why_no_quantisation
 
 
 class BadRun(Exception):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from models_registry.prompt_cut import cut_middle, find_gap, find_room_fault
+from models_registry.backends.prompt_cut import cut_middle, find_gap, find_room_fault
 from training.engine.rows import Prompt
 
 PLAIN_TEMPLATE = (

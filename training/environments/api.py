@@ -10,10 +10,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.current import get_current_agent
+from training.environments.drawing import TaskQuestion, start_drawing
 from training.environments.listed import list_environments
 from training.environments.serializers import DrawTasksSerializer, EnvironmentListSerializer
-from training.serializers import FreezingSerializer
-from training.task_datasets import TaskQuestion, start_drawing
+from training.runs.serializers import FreezingSerializer
 from workspaces.models import Scope
 from workspaces.openapi import ErrorSerializer
 from workspaces.permissions import acting

@@ -14,8 +14,8 @@ import msgspec
 from django.conf import settings
 
 from training.engine.environments.episodes import Episode, Step
+from training.evaluation.predictions import find_result_file
 from training.models import TrainingRun
-from training.predictions import find_result_file
 
 MAX_BYTES = 64_000_000
 SHOWN_OPTIONS = 40

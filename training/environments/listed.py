@@ -13,7 +13,7 @@ from training.engine.environments.registry import (
     known_environments,
 )
 from training.engine.environments.tasks import Task
-from training.task_datasets import has_expert
+from training.environments.drawing import has_expert
 
 
 @dataclass(frozen=True, slots=True)

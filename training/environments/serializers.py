@@ -6,8 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from training.environments.drawing import LONGEST_NAME, TaskQuestion
 from training.environments.listed import ExampleTask, KnownEnvironment
-from training.task_datasets import LONGEST_NAME, TaskQuestion
 from workspaces.serializers import StrictBody
 
 _BY_DEFAULT = TaskQuestion(environment="")

@@ -8,11 +8,11 @@ from itertools import islice
 
 import msgspec
 
-from models_registry.artifacts import artifact_path
-from training.dataset_parts import ROWS_FILE
-from training.dataset_preview import by_count
+from models_registry.artifacts.opening import artifact_path
+from training.datasets.preview import by_count
 from training.engine.environments.tasks import Task
 from training.models import DatasetSnapshot
+from training.rows.parts import ROWS_FILE
 
 SHOWN = 25
 COUNTED = (("templates", "By template"), ("levels", "By level"), ("domains", "By domain"))

@@ -17,12 +17,12 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Agent
 from training.engine.environments.registry import UnknownEnvironment
+from training.environments.drawing import LONGEST_NAME, MOST_TASKS, TaskQuestion, start_drawing
 from training.environments.episodes import SOLVED, HeldOutTask, read_held_out, show_steps
 from training.environments.listed import KnownEnvironment, describe_environment, list_environments
 from training.environments.success import Success, draw_domains, draw_runs, find_success, list_domains
 from training.models import DatasetKind, DatasetSnapshot
-from training.run_lookup import get_run
-from training.task_datasets import LONGEST_NAME, MOST_TASKS, TaskQuestion, start_drawing
+from training.runs.lookup import get_run
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages import PageRequest, wants_part, workspace_page

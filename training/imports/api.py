@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.models import Job
-from training import uploads
+from training.imports import uploads
 from training.imports.checking import check_file
 from training.imports.serializers import ImportBodySerializer, ImportSerializer, ImportUploadSerializer
 from training.imports.services import KIND, cancel_import, keep_for_import, start_import

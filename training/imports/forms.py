@@ -15,8 +15,8 @@ from django import forms
 
 from decisions.importers.records import LONGEST_NAME
 from decisions.models import Agent
-from training import uploads
 from training.errors import UnusableImport
+from training.imports import uploads
 from training.imports.checking import check_file
 from training.imports.plan import DECISIONS, FORMAT_CHOICES, LABELLED, LABELLED_ENDINGS, ImportPlan
 from training.imports.services import keep_for_import

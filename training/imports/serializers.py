@@ -13,7 +13,7 @@ from decisions.importers.records import LONGEST_NAME
 from jobs.models import Job
 from jobs.serializers import JobSerializer
 from training.imports.plan import DECISIONS, FORMAT_CHOICES, LABELLED, ImportPlan
-from training.uploads import LARGEST_UPLOAD
+from training.imports.uploads import LARGEST_UPLOAD
 from workspaces.serializers import StrictBody
 
 COUNTS = ("rows", "decisions", "steps", "feedback", "repeated", "refused")

@@ -24,12 +24,12 @@ from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job, request_cancel
-from training.datasets import import_labelled
+from training.datasets.snapshots import import_labelled
 from training.imports.checking import SHOWN, describe_refusal
 from training.imports.labelled import read_rows
 from training.imports.plan import LABELLED, ImportPlan
+from training.imports.uploads import drop_kept, keep_file, read_kept
 from training.models import DatasetSnapshot
-from training.uploads import drop_kept, keep_file, read_kept
 from workspaces.actors import Actor, system
 from workspaces.models import Workspace
 from workspaces.services import record_audit

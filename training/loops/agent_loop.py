@@ -23,16 +23,16 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import Permanent
-from training.datasets import import_labelled, snapshot_ledger
+from training.datasets.snapshots import import_labelled, snapshot_ledger
 from training.errors import InvalidRun
-from training.loops import recipes
-from training.loops.labelled import Example, labelled_row
 from training.loops.person import Person, When
-from training.loops.stages import Progress
 from training.models import DatasetSnapshot, TrainingRun
+from training.rows.labelled_texts import Example, labelled_row
+from training.rows.selection import Filters
 from training.run_states import RunState
-from training.runs import RunPlan, start_run
-from training.selection import Filters
+from training.runs import recipes
+from training.runs.services import RunPlan, start_run
+from training.runs.stages import Progress
 from workspaces.actors import Actor
 from workspaces.ids import uuid7_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from training.selection import Filters
+from training.rows.selection import Filters
 
 
 def add_filters(parser: CommandParser) -> None:

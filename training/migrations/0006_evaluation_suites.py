@@ -61,9 +61,9 @@ class Migration(migrations.Migration):
                     models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
                 ),
                 ("rows", models.PositiveIntegerField()),
-                ("scores", models.JSONField(help_text="training.suites.scoring.summarise")),
+                ("scores", models.JSONField(help_text="training.evaluation.suites.scoring.summarise")),
                 ("learnt", models.BooleanField(default=False)),
-                ("differences", models.JSONField(default=dict, help_text="training.suites.scoring.compare")),
+                ("differences", models.JSONField(default=dict, help_text="training.evaluation.suites.scoring.compare")),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 (
                     "against",

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
             name="estimate",
             field=models.JSONField(
                 default=dict,
-                help_text="What it was expected to need (training.estimates); empty of a base of unknown size",
+                help_text="What it was expected to need (training.runs.estimates); empty of a base of unknown size",
             ),
         ),
     ]

@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
             name="plain",
             field=models.JSONField(
                 blank=True,
-                help_text="Words on the same feedback: training.plain_baseline.compare_with_words",
+                help_text="Words on the same feedback: training.evaluation.plain_baseline.compare_with_words",
                 null=True,
             ),
         ),

@@ -35,7 +35,7 @@ class DatasetSnapshot(WorkspaceOwned):
     choice among options. `held_out` is the id of the dataset that was held out of this one, `held_out_of` the other way
     round.
 
-    Tasks of an environment, and demonstrations in one, are drawn (`training.task_datasets`): `query` names the
+    Tasks of an environment, and demonstrations in one, are drawn (`training.environments.drawing`): `query` names the
     environment, the split, the first number and the count. Their statistics count tasks by `templates`, `levels` and
     `domains`; `longest_observation` is that of sampled episodes in characters, and `demonstrations` and `demonstrates`
     link the two as `held_out` does.

@@ -32,7 +32,9 @@ class Evaluation(WorkspaceOwned):
     scores = models.JSONField(help_text="{base|trained: {accuracy, reward, valid_share: interval}}")
     differences = models.JSONField(help_text="{accuracy, reward: interval of trained − base, paired}")
     plain = models.JSONField(
-        null=True, blank=True, help_text="Words on the same feedback: training.plain_baseline.compare_with_words"
+        null=True,
+        blank=True,
+        help_text="Words on the same feedback: training.evaluation.plain_baseline.compare_with_words",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 

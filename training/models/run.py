@@ -35,7 +35,8 @@ class TrainingRun(WorkspaceOwned):
     )
     spec = models.JSONField(help_text="The engine's run spec without its paths")
     estimate = models.JSONField(
-        default=dict, help_text="What it was expected to need (training.estimates); empty of a base of unknown size"
+        default=dict,
+        help_text="What it was expected to need (training.runs.estimates); empty of a base of unknown size",
     )
     progress = models.FloatField(default=0.0)
     message = models.CharField(max_length=500, blank=True)

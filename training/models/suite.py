@@ -61,10 +61,10 @@ class SuiteScore(WorkspaceOwned):
     run = models.ForeignKey("training.TrainingRun", on_delete=models.SET_NULL, null=True, related_name="suite_scores")
     answers = models.ForeignKey("models_registry.Artifact", on_delete=models.PROTECT, related_name="+")
     rows = models.PositiveIntegerField()
-    scores = models.JSONField(help_text="training.suites.scoring.summarise")
+    scores = models.JSONField(help_text="training.evaluation.suites.scoring.summarise")
     learnt = models.BooleanField(default=False)
     against = models.ForeignKey("models_registry.ModelVersion", on_delete=models.CASCADE, null=True, related_name="+")
-    differences = models.JSONField(default=dict, help_text="training.suites.scoring.compare")
+    differences = models.JSONField(default=dict, help_text="training.evaluation.suites.scoring.compare")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

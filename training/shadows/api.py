@@ -12,8 +12,8 @@ from rest_framework.response import Response
 
 from decisions.agents.current import get_current_agent
 from decisions.models import Shadow
-from models_registry.references import find_version
-from models_registry.serializers import ReasonSerializer
+from models_registry.api.serializers import ReasonSerializer
+from models_registry.versions.references import find_version
 from training.shadows.serializers import ShadowDetailSerializer, ShadowSerializer, ShadowStartSerializer
 from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
 from workspaces.models import Scope

@@ -27,7 +27,7 @@ from decisions.gateway.ways import way_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind, AgentVersion, Decision, Shadow, ShadowAnswer
 from decisions.models.tombstones import ERASED_HASH, NOT_ERASED
-from training.selection import loaded
+from training.rows.selection import loaded
 from training.shadows.agreement import is_same_action, kendall_tau
 from workspaces.errors import FieldFault
 

@@ -1,7 +1,7 @@
 """A shadow's figures from its newest answers: how often the candidate agrees with what was done, what it would earn.
 
-Of choices and rankings the estimate is that of the gate by the log (`training.log_gate`). Of what is written no
-propensity is known: the rewards of both actions are compared, where a reward can be calculated from an action alone.
+Of choices and rankings the estimate is that of the gate by the log (`training.evaluation.log_gate`). Of what is written
+no propensity is known: the rewards of both actions are compared, where a reward can be calculated from an action alone.
 `training.shadows.rounds` calls it.
 """
 
@@ -23,10 +23,10 @@ from decisions.models import AgentVersion, RewardSpec, Shadow
 from decisions.models.tombstones import NOT_ERASED
 from decisions.rewards.specs import current_reward_spec
 from models_registry.statistics.intervals import Interval, share_interval
-from training.log_gate import ROWS, Made, estimate_at
-from training.off_policy import MIN_EXPLORATION, OffPolicyGate, compare_with_own
-from training.reward_scale import training_scale
-from training.selection import loaded
+from training.evaluation.log_gate import ROWS, Made, estimate_at
+from training.evaluation.off_policy import MIN_EXPLORATION, OffPolicyGate, compare_with_own
+from training.rows.reward_scale import training_scale
+from training.rows.selection import loaded
 from training.shadows.rule import MAX_FAILED_SHARE
 from training.shadows.valuing import list_needs, value_both
 
@@ -67,7 +67,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """An answered decision whose reward, propensity and exploration are known; as `training.log_gate.Acted`."""
+    """An answered decision whose reward, propensity and exploration are known; as
+    `training.evaluation.log_gate.Acted`."""
 
     places: tuple[int, ...]
     thought: tuple[float, ...]

@@ -22,11 +22,11 @@ from decisions.models import Shadow, ShadowPoint, ShadowState, ShadowThen
 from jobs.context import JobContext
 from jobs.errors import JobCancelled
 from jobs.services import enqueue_job
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.promotion import prepare_to_serve
+from models_registry.experiments.services import start_experiment
 from models_registry.models import GateKind, GateVerdict
-from models_registry.promotion import prepare_to_serve
-from training.log_gate import describe_estimate, is_finite
+from training.evaluation.log_gate import describe_estimate, is_finite
 from training.shadows import ANSWER
 from training.shadows.asking import ask_candidate, find_unasked, store_answers
 from training.shadows.figures import Figures, measure_shadow

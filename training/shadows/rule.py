@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
-from training.off_policy import OffPolicyGate
+from training.evaluation.off_policy import OffPolicyGate
 
 ERROR = 0.05
 MAX_FAILED_SHARE = 0.05

@@ -8,8 +8,8 @@ from uuid import UUID
 from rest_framework import serializers
 
 from decisions.models import Shadow, ShadowPoint, ShadowThen
-from models_registry.experiment_log import LONGEST_REASON
-from models_registry.serializers import VersionField
+from models_registry.api.serializers import VersionField
+from models_registry.experiments.log import LONGEST_REASON
 from training.shadows.shown import list_disagreements, write_sentence
 from workspaces.serializers import StrictBody
 

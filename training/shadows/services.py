@@ -12,12 +12,12 @@ from decisions.models import Agent, Shadow, ShadowState, ShadowThen
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.services import enqueue_job, request_cancel
-from models_registry.experiment_log import check_reason
-from models_registry.holders import require_files
+from models_registry.artifacts.holders import require_files
+from models_registry.experiments.log import check_reason
 from models_registry.models import Alias, AliasName, ModelVersion
-from models_registry.retirement import refuse_retired
-from models_registry.services import refuse_reward_model
-from training.log_gate import ROWS
+from models_registry.versions.retirement import refuse_retired
+from models_registry.versions.services import refuse_reward_model
+from training.evaluation.log_gate import ROWS
 from training.shadows import ANSWER
 from training.shadows.figures import find_untold, is_written
 from workspaces.actors import Actor

@@ -19,7 +19,7 @@ from decisions.rewards.calculate import plan_of
 from decisions.rewards.components import Component, Facts
 from decisions.rewards.components.rules import component_of
 from decisions.rewards.gathering import gather_facts
-from training.rows_of.text import as_completion
+from training.rows.shapes_of.text import as_completion
 
 CHUNK = 1_000
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Agent, Shadow, ShadowPoint, ShadowState, ShadowThen
-from models_registry.experiment_log import LONGEST_REASON
+from models_registry.experiments.log import LONGEST_REASON
 from models_registry.models import AliasName, ArtifactKind, ModelVersion, VersionState
 from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
 from training.shadows.shown import draw_charts, list_disagreements, list_failures, write_sentence

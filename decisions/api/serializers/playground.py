@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from decisions.gateway.playground import Comparison, Offer, Rerun, Step
-from models_registry.serializers import VersionField
+from models_registry.api.serializers import VersionField
 from workspaces.serializers import StrictBody
 
 

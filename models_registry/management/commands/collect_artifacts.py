@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 from django.template.defaultfilters import filesizeformat
 from django.utils import timezone
 
-from models_registry.collecting import collect_artifacts, find_unheld
+from models_registry.artifacts.collecting import collect_artifacts, find_unheld
 from workspaces.commands import UncheckedCommand
 
 

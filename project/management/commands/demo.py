@@ -17,10 +17,10 @@ from jobs.models import Job, JobState
 from project.demo.episodes_report import print_episodes
 from project.demo.loop import KIND
 from project.demo.report import print_report
-from training.episode_demo import Plan, run_demo
 from training.errors import EngineFailed
-from training.local_plans import UnusableRun
-from training.local_runs import Interrupted
+from training.local.episode_demo import Plan, run_demo
+from training.local.plans import UnusableRun
+from training.local.runs import Interrupted
 from workspaces.commands import UncheckedCommand
 from workspaces.models import User
 from workspaces.passwords import FIRST_ADMIN, one_time_file

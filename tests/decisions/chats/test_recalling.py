@@ -15,10 +15,10 @@ from decisions.chats.requests import read_chat
 from decisions.chats.written import Written
 from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.models import Agent, Decision
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import AliasName, Call
-from models_registry.services import NewVersion, move_alias, register_version
+from models_registry.versions.services import NewVersion, move_alias, register_version
 from tools.factories import BackendFactory, DeploymentFactory
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry

@@ -10,7 +10,7 @@ from decisions.chats.standing import OutOfDate, keep_standing, recall_standing
 from decisions.chats.written import Written
 from decisions.models import Decision
 from models_registry.models import AliasName, Backend, Call, ModelVersion
-from models_registry.services import NewVersion, move_alias, register_version
+from models_registry.versions.services import NewVersion, move_alias, register_version
 from tools.factories import BackendFactory, DeploymentFactory
 from workspaces import actors
 from workspaces.models import Workspace

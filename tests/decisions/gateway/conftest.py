@@ -2,7 +2,7 @@
 
 import pytest
 
-from models_registry.services import NewVersion, register_version
+from models_registry.versions.services import NewVersion, register_version
 from tools.factories import BackendFactory, DeploymentFactory
 
 

@@ -9,10 +9,10 @@ from decisions.chats.requests import read_chat
 from decisions.chats.written import Written
 from decisions.models import Decision
 from decisions.rewards.maturing import mature_outcomes
-from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.promotion import stop_experiment
 from models_registry.models import Alias, CallKind, Experiment, Exposure, Look
-from models_registry.promotion import stop_experiment
-from models_registry.services import get_champion
+from models_registry.versions.services import get_champion
 from tests.models_registry.experiment_units import feed
 from tools.factories import (
     OPTIONS,

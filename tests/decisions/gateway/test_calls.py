@@ -8,12 +8,12 @@ from django.utils import timezone
 from decisions.gateway.decide import decide
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
-from models_registry.calls import Opening, close_abandoned, open_calls
+from models_registry.calls.records import Opening, close_abandoned, open_calls
 from models_registry.errors import BackendUnavailable
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import AliasName, Backend, Call, Exposure
-from models_registry.services import move_alias
+from models_registry.versions.services import move_alias
 from tools.factories import CallFactory
 from workspaces.ids import uuid7
 

@@ -19,16 +19,16 @@ from decisions.gateway.exploration import acting_policy
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from decisions.rewards.maturing import mature_outcomes
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from models_registry.backends.endpoint import ScoreItem, own_endpoint
 from models_registry.backends.model_server import score as score_items
 from models_registry.backends.outbound import close_clients, headers_of, http_client
+from models_registry.backends.prompts import Prompt
 from models_registry.errors import BackendUnavailable
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment, Exposure, FailedRequest, Observation
-from models_registry.prompts import Prompt
-from models_registry.services import NewVersion, get_champion, move_alias, register_version, store_artifact
+from models_registry.versions.services import NewVersion, get_champion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server

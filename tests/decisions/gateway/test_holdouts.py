@@ -8,10 +8,10 @@ from django.utils import timezone
 from decisions.models import Decision
 from decisions.rewards.holdouts import count_units
 from decisions.rewards.specs import current_reward_spec
-from models_registry.holdouts import follow_holdouts, read_figures
+from models_registry.experiments.holdouts import follow_holdouts, read_figures
+from models_registry.experiments.promotion import promote_version
 from models_registry.models import Alias, Experiment, Exposure, Holdout
-from models_registry.promotion import promote_version
-from models_registry.router import Router
+from models_registry.routing.router import Router
 from tests.models_registry.experiment_units import feed
 from tools.factories import AliasFactory, DecisionFactory, ModelVersionFactory, RewardFactory, uuid7_at
 

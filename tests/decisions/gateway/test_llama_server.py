@@ -13,7 +13,7 @@ from models_registry.backends.checking import check_backends
 from models_registry.backends.outbound import close_clients
 from models_registry.errors import BackendRefused
 from models_registry.models import AliasName, Backend, Call
-from models_registry.services import NewVersion, move_alias, register_version
+from models_registry.versions.services import NewVersion, move_alias, register_version
 from tools.factories import BackendFactory, DeploymentFactory
 from tools.llama_server import LlamaServer
 

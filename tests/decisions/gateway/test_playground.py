@@ -11,7 +11,7 @@ import pytest
 from decisions.agents.revising import revise_agent
 from decisions.models import Decision
 from models_registry.models import Call, ModelVersion
-from models_registry.services import NewVersion, register_version
+from models_registry.versions.services import NewVersion, register_version
 from tests.architecture.test_api_matrix import state_of_everything
 from tools.factories import (
     OPTIONS,

@@ -7,10 +7,10 @@ import pytest
 
 from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.models import Decision
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import AliasName, Call
-from models_registry.services import move_alias
+from models_registry.versions.services import move_alias
 from workspaces.ids import uuid7
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.components import VERDICT_VALUES
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory, FeedbackFactory
-from training.label_rows import LabelQuestion, read_label_rows
+from training.rows.labels import LabelQuestion, read_label_rows
 from workspaces.actors import Actor, person
 from workspaces.ids import uuid7
 

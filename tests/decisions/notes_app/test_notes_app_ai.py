@@ -8,7 +8,7 @@ from django.test import Client
 from decisions.models import Decision
 from decisions.notes_app import examples as example
 from models_registry.models import Call
-from models_registry.services import NewVersion, register_version
+from models_registry.versions.services import NewVersion, register_version
 from tests.decisions.notes_app.notes_requests import KEY
 from tools.factories import BackendFactory, DeploymentFactory
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from decisions.models import Agent, Decision, Reward, StatusChange
 from decisions.notes_app import examples as example
 from decisions.notes_app import urls
-from models_registry.services import register_model
+from models_registry.versions.services import register_model
 from tests.decisions.notes_app.notes_requests import FILER, KEY, RETRIEVER, T, judge, lines, recorded, shape
 from tools.factories import (
     AgentFactory,

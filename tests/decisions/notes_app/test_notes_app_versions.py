@@ -6,10 +6,10 @@ from decisions.agents.revising import revise_agent
 from decisions.agents.trying import start_agent_experiment
 from decisions.models import Agent
 from decisions.notes_app import examples as example
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
-from models_registry.promotion import stop_experiment
-from models_registry.services import NewVersion, register_version
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.promotion import stop_experiment
+from models_registry.experiments.services import start_experiment
+from models_registry.versions.services import NewVersion, register_version
 from tests.decisions.notes_app.notes_requests import T, recorded, shape
 from tools.factories import BackendFactory, DecisionFactory, DeploymentFactory, FeedbackFactory, HoldoutFactory
 

@@ -19,7 +19,7 @@ from decisions.agents.trying import start_agent_experiment
 from decisions.models import Agent, AgentVersion
 from decisions.pages.agent_form import AgentForm, write_setup
 from decisions.queries.agents import VERSIONS
-from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments.plan import ExperimentPlan
 from models_registry.models import RegisteredModel
 from tools.factories import (
     OPTIONS,

@@ -8,12 +8,12 @@ from django.utils import timezone
 
 from decisions.models import Decision
 from decisions.rewards.maturing import mature_outcomes
-from models_registry.evidence import read_comparison
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
-from models_registry.exploring import ExploredUnit, Tallies, go_on_exploring
+from models_registry.experiments.evidence import read_comparison
+from models_registry.experiments.exploring import ExploredUnit, Tallies, go_on_exploring
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment, Exposure
-from models_registry.router import Router
+from models_registry.routing.router import Router
 from tools.factories import AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 from workspaces.errors import InvalidInput
 

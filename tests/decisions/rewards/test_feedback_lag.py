@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from decisions.rewards.feedback_lag import find_feedback_lag
-from models_registry.feedback_lag import find_window
+from models_registry.experiments.feedback_lag import find_window
 from models_registry.statistics.survival import kaplan_meier
 from tools.factories import AgentFactory, DecisionFactory, FeedbackFactory
 

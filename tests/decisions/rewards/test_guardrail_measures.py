@@ -13,14 +13,14 @@ from decisions.gateway.decide import decide
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from decisions.rewards.maturing import mature_outcomes
-from models_registry import routing
 from models_registry.backends import model_server
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
-from models_registry.guardrails import GuardrailPlan
+from models_registry.experiments.guardrails import GuardrailPlan
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Exposure, Observation
-from models_registry.router import Router
-from models_registry.services import get_champion
+from models_registry.routing import lanes as routing
+from models_registry.routing.router import Router
+from models_registry.versions.services import get_champion
 from tools.factories import AliasFactory, CallFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db

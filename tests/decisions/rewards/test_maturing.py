@@ -10,11 +10,11 @@ from django.utils import timezone
 from decisions.rewards import maturing
 from decisions.rewards.maturing import mature_outcomes
 from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_spec
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.promotion import stop_experiment
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Exposure, Observation, Phase
-from models_registry.promotion import stop_experiment
-from models_registry.router import Router
+from models_registry.routing.router import Router
 from tools.factories import AliasFactory, DecisionFactory, FailedRequestFactory, FeedbackFactory, ModelVersionFactory
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from decisions.agents.trying import start_agent_experiment
 from decisions.models import Agent, Decision, Reward
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment
 from tools.factories import (
     AgentFactory,

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.trace import Status, StatusCode, format_trace_id
 
 from decisions.models import Decision, Episode, Feedback, Step
-from models_registry.services import store_artifact
+from models_registry.versions.services import store_artifact
 from tools.model_server import running_model_server
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 import pytest
 
 from models_registry.backends.asking import Asked, ready_version, score_versions
+from models_registry.backends.prompts import Prompt
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import Backend
-from models_registry.prompts import Prompt
 from tools.factories import BackendFactory, DeploymentFactory, ModelVersionFactory
 from tools.ports import free_port
 

@@ -14,7 +14,7 @@ from models_registry.backends.outbound import (
     find_url_fault,
     http_client,
 )
-from models_registry.pinned import AddressRefused, choose_address
+from models_registry.backends.pinned import AddressRefused, choose_address
 
 
 @pytest.fixture(autouse=True)

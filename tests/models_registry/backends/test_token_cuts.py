@@ -4,9 +4,9 @@ test_gguf_served."""
 import pytest
 
 from models_registry.backends.endpoint import Endpoint, ScoreItem
+from models_registry.backends.prompts import Prompt
 from models_registry.backends.token_cuts import cut_prompt
 from models_registry.errors import BackendUnavailable
-from models_registry.prompts import Prompt
 
 ENDPOINT = Endpoint("vllm", "vllm", "http://vllm/v1", capabilities=frozenset({"grammar"}))
 SENTENCE_PIECE = {

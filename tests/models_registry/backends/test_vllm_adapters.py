@@ -6,7 +6,13 @@ import pytest
 
 from models_registry.backends.checking import check_backends
 from models_registry.backends.places import find_places
-from models_registry.serving import BackendSetup, add_backend, change_deployment, deploy_version, remove_deployment
+from models_registry.backends.services import (
+    BackendSetup,
+    add_backend,
+    change_deployment,
+    deploy_version,
+    remove_deployment,
+)
 from tools.factories import ArtifactFactory, ModelVersionFactory, RegisteredModelFactory, put_files
 from workspaces.errors import InvalidInput
 

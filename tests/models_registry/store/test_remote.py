@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models_registry import artifacts
+from models_registry.artifacts import opening as artifacts
 from models_registry.errors import ArtifactCorrupt, StoreUnavailable
 from models_registry.store import remote as remote_store
 from models_registry.store.errors import BadAddress, Unreachable

@@ -10,17 +10,17 @@ from decisions.models import Agent, Decision, Feedback, Reward
 from jobs.models import JobState
 from jobs.services import enqueue_job
 from models_registry.backends.outbound import close_clients
-from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments.plan import ExperimentPlan
 from models_registry.models import Experiment, GateVerdict, Observation
-from models_registry.services import get_champion
+from models_registry.versions.services import get_champion
 from project.demo import loop
 from project.demo.passages import Passage, World
 from tests.training.engine.engine_world import OPTIONS, labelled
 from tests.work import work_until_over
 from tools.model_server import running_model_server
-from training.loops import recipes
 from training.loops.person import Person
 from training.models import ExportJob
+from training.runs import recipes
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 SEED = 3

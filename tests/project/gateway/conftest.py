@@ -138,7 +138,7 @@ def chatting(by: Any) -> Callable[..., Any]:
 def deploy(by: Any) -> Callable[..., Any]:
     """`deploy(agent, "gpt", server.url)`: the next version of the agent's model, remote, on a backend of its own; with
     `version` another place of that version."""
-    from models_registry.services import NewVersion, register_version
+    from models_registry.versions.services import NewVersion, register_version
     from tools.factories import BackendFactory, DeploymentFactory
 
     def put(agent: Any, name: str, url: str, *, version: Any = None, remote_name: str = "", **fields: Any) -> Any:

@@ -13,11 +13,11 @@ from django.utils import timezone
 
 from decisions.agents.revising import revise_agent
 from decisions.models import Decision
-from models_registry.calls import close_abandoned
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.calls.records import close_abandoned
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import AliasName, Backend, Call, Exposure, FailedRequest
-from models_registry.services import move_alias, store_artifact
+from models_registry.versions.services import move_alias, store_artifact
 from tests.project.gateway.conftest import BACKEND_KEY
 from tools.model_server import running_model_server
 from workspaces.services import create_api_key

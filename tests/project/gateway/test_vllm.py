@@ -17,11 +17,11 @@ from models_registry.backends.checking import check_backends
 from models_registry.backends.endpoint import Endpoint, ScoreItem
 from models_registry.backends.openai import call
 from models_registry.backends.outbound import close_clients
+from models_registry.backends.prompts import Prompt
+from models_registry.backends.services import BackendSetup, add_backend, change_deployment, deploy_version
 from models_registry.backends.token_cuts import cut_prompt
 from models_registry.models import AliasName, Call
-from models_registry.prompts import Prompt
-from models_registry.services import NewVersion, move_alias, register_version, store_artifact
-from models_registry.serving import BackendSetup, add_backend, change_deployment, deploy_version
+from models_registry.versions.services import NewVersion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled, train_run
 from tests.once import made_once
 from tools.factories import OPTIONS

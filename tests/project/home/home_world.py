@@ -7,8 +7,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from project.home.overview import Home
-from project.home.stations import Station
+from project.pages.home.overview import Home
+from project.pages.home.stations import Station
 from tools.factories import (
     DecisionFactory,
     ExperimentFactory,

@@ -14,10 +14,10 @@ from django.utils import timezone
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import ComponentSetup, SpecContent, create_reward_spec, current_reward_spec
-from project.home import counts, needs
-from project.home.activity import TOLD
-from project.home.counts import Count, count_ledger
-from project.home.overview import read_home
+from project.pages.home import counts, needs
+from project.pages.home.activity import TOLD
+from project.pages.home.counts import Count, count_ledger
+from project.pages.home.overview import read_home
 from tests.project.home.home_world import (
     DAY,
     HOUR,

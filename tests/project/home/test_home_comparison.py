@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from project.home.overview import read_home
+from project.pages.home.overview import read_home
 from tests.project.home.home_world import HOUR, NOW
 from tools.factories import (
     AliasFactory,

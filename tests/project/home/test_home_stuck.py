@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from project.home.overview import read_home
+from project.pages.home.overview import read_home
 from tests.project.home.home_world import (
     DAY,
     HOUR,
@@ -36,7 +36,7 @@ from tools.factories import (
     TrainingRunFactory,
     uuid7_at,
 )
-from training.exports import EXPORT
+from training.exports.services import EXPORT
 
 
 def make_dead_export(agent: Any) -> Any:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment
 from tools.factories import AliasFactory, ModelVersionFactory
 

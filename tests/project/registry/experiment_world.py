@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
-from models_registry.looks import MaturedUnit, RequestCounts, consume_observations
+from models_registry.experiments.looks import MaturedUnit, RequestCounts, consume_observations
 from models_registry.models import Experiment
 from tools.factories import ExposureFactory
 

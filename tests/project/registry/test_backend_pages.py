@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from models_registry.models import Alias, AliasMove, Backend, Deployment, ModelVersion
-from models_registry.services import move_alias
+from models_registry.versions.services import move_alias
 from tools.factories import (
     BackendFactory,
     CallFactory,

@@ -8,9 +8,9 @@ import pytest
 from django.urls import reverse
 
 from decisions.agents.revising import revise_agent
-from models_registry.experiment_plan import ExperimentPlan
+from models_registry.experiments.plan import ExperimentPlan
 from models_registry.models import Alias, Experiment, ExperimentGroup
-from project.registry.forms import PRESETS, DurationField, Preset, write_duration
+from project.pages.registry.forms import PRESETS, DurationField, Preset, write_duration
 from tests.project.registry.experiment_world import at, consume
 from tools.factories import GateVerdictFactory, ModelVersionFactory
 from workspaces.models import AuditEntry

@@ -10,8 +10,8 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Alias, Experiment, Observation
 from models_registry.statistics.promotion import write_e
 from tests.project.registry.experiment_world import at, consume
@@ -256,7 +256,7 @@ class TestExperiments:
     def test_a_long_log_is_thinned_and_keeps_its_end(
         self, experiment: Experiment, viewer: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("project.registry.experiments.CHART_POINTS", 4)
+        monkeypatch.setattr("project.pages.registry.experiments.CHART_POINTS", 4)
         for units in (*range(1, 10), 9):
             LookFactory(experiment=experiment, units_control=units)
         Experiment.objects.update(units_control=12)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from decisions.models import RewardDraft
 from jobs.models import Job, Outbox
 from jobs.runner import run_job
-from models_registry.artifacts import local_root, put_folder
+from models_registry.artifacts.opening import local_root, put_folder
 from models_registry.models import Call
 from project import tasks
 from project.upkeep.lifetimes import REMOVE_EXPIRED, remove_expired
@@ -110,7 +110,7 @@ def test_a_run_s_checkpoints_and_copies_go_and_what_its_page_shows_stays(setting
 
 
 def test_what_an_engine_said_goes_and_changes_of_state_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.lifetimes.EVENTS", 2)
+    monkeypatch.setattr("training.runs.lifetimes.EVENTS", 2)
     run = TrainingRunFactory(state="failed", finished_at=NOW - dt.timedelta(days=91))
     other = TrainingRunFactory(state="failed", finished_at=NOW - dt.timedelta(days=89))
     for attempt, sequence in ((0, 1), (1, 1), (1, 2), (2, 1)):
@@ -131,7 +131,7 @@ def test_old_drafts_of_reward_specs_go_unless_they_were_published() -> None:
 
 
 def test_calls_that_are_over_go_and_open_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models_registry.calls.BATCH", 2)
+    monkeypatch.setattr("models_registry.calls.records.BATCH", 2)
     long_ago, lately = (NOW - dt.timedelta(days=days) for days in (91, 89))
     for state in ("answered", "failed", "left"):
         version = ModelVersionFactory()

@@ -11,7 +11,7 @@ import pytest
 from engine_world import World, engine, labelled, write_run
 
 from tests.once import made_once
-from training import launcher
+from training.runs import launcher
 
 ROOT = Path(__file__).resolve().parents[3]
 

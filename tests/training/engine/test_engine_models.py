@@ -30,7 +30,7 @@ from training.engine.models import (
 from training.engine.option_tokens import MANY_OPTIONS
 from training.engine.settings import Lora
 from training.engine.spec import ModelSource, TinyShape
-from training.estimates import lora_parameters, read_shape
+from training.runs.estimates import lora_parameters, read_shape
 
 CPU = torch.device("cpu")
 

@@ -11,9 +11,9 @@ import pytest
 from models_registry.backends.endpoint import Endpoint, ScoreItem
 from models_registry.backends.openai import OpenAIClient, call
 from models_registry.backends.outbound import close_clients
+from models_registry.backends.prompts import Prompt
 from models_registry.backends.token_cuts import cut_prompt
 from models_registry.errors import BackendRefused
-from models_registry.prompts import Prompt
 from tools.llama_server import LlamaServer
 from training.engine.export.gguf import write_gguf
 from training.engine.models import load_tokenizer

@@ -18,9 +18,9 @@ from transformers import AutoModelForCausalLM
 
 from training.engine.actions import ActionScorer
 from training.engine.fit import Updates
+from training.engine.machine import Machine, this_machine, why_no_quantisation
 from training.engine.memory import recompute_activations
 from training.engine.models import load_model, load_tokenizer, weights_sha256
-from training.hardware import Machine, this_machine, why_no_quantisation
 
 ONLINE = {"steps": 1, "prompts_per_step": 16, "group": 4, "inner_epochs": 1}
 REWARD = [{"name": "matches_answer"}]

@@ -19,10 +19,10 @@ from safetensors.torch import load_file
 
 from tools.ports import free_port
 from tools.warm import stand_in
-from training import launcher
 from training.engine.environments.equations import Equations
 from training.engine.environments.protocol import draw_tasks
 from training.engine.spec import EXIT_STOPPED
+from training.runs import launcher
 
 Launcher = Callable[..., subprocess.Popen[bytes]]
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from engine_world import World, engine, read_events, read_result, write_run
 
-from training.task_scores import score_tasks
+from training.evaluation.tasks import score_tasks
 
 CLERK = '''
 """Asks twice, with the client of OpenAI's, and pays for answers with an e."""

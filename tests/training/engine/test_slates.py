@@ -17,8 +17,8 @@ from training.engine.result import RunResult
 from training.engine.reward_weighted_rankings import find_lessons, first_log_p
 from training.engine.rows import Labelled, Logged, Slate
 from training.engine.slates import best_first, find_rankings, find_slates, first_propensity, log_odds, log_probability
-from training.evaluation import read_rankings
-from training.ranking_measures import measure_rankings
+from training.evaluation.rankings import measure_rankings
+from training.evaluation.scores import read_rankings
 
 
 def test_the_probability_of_a_ranking_is_a_product_over_its_places() -> None:

@@ -13,7 +13,7 @@ import torch
 from tests.training.engine.engine_world import QUIET_TRL
 from training.engine.models import build_tiny, build_tokenizer
 from training.engine.spec import TinyShape
-from training.trl_formats import FORMATS
+from training.rows.trl_formats import FORMATS
 
 pytestmark = pytest.mark.slow
 TINY = TinyShape(vocabulary=300, hidden=16, layers=1, heads=2, key_value_heads=1)

@@ -21,11 +21,10 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path, remove_incoming
+from models_registry.artifacts.opening import artifact_path, remove_incoming
 from tools.factories import IMPORT_PAYLOAD, AliasFactory, JobFactory, ModelVersionFactory
-from training import uploads
-from training.erasure import start_erasure
-from training.imports import services
+from training.imports import services, uploads
+from training.lineage.erasure import start_erasure
 from training.models import DatasetSnapshot
 from workspaces.models import AuditEntry
 

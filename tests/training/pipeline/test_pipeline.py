@@ -21,20 +21,20 @@ from django.utils import timezone
 from decisions.models import Reward
 from jobs.models import Job, JobState
 from jobs.runner import run_job
-from models_registry.artifacts import verify_artifact
+from models_registry.artifacts.opening import verify_artifact
 from models_registry.models import Experiment, GateVerdict
-from models_registry.services import get_champion
+from models_registry.versions.services import get_champion
 from tests.engine_task import labelled
 from tests.training.ollama_stub import OllamaStub
 from tests.work import work_until_over
 from tools.factories import OPTIONS, AliasFactory, DecisionFactory, FeedbackFactory, ModelVersionFactory
-from training.datasets import import_labelled
+from training.datasets.snapshots import import_labelled
 from training.errors import InvalidPipeline, PipelineFailed
+from training.evaluation.suites.services import SuitePlan, create_suite
+from training.loops.pipeline import run_full_pipeline
+from training.loops.pipeline.deployment import deploy_version
+from training.loops.pipeline.services import KIND, cancel_pipeline, end_with_job
 from training.models import DatasetSnapshot, ExportJob, TrainingRun
-from training.pipeline import run_full_pipeline
-from training.pipeline.deployment import deploy_version
-from training.pipeline.services import KIND, cancel_pipeline, end_with_job
-from training.suites.services import SuitePlan, create_suite
 from workspaces.actors import system
 from workspaces.models import AuditEntry
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from models_registry.statistics.promotion import Bounds
-from training.rehearsal.outlook import VersionPair, _draw, needed_decisions, needed_units
+from training.loops.rehearsal.outlook import VersionPair, _draw, needed_decisions, needed_units
 
 
 def test_between_what_was_tried_it_interpolates() -> None:

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from training.loops.labelled import Example
-from training.rehearsal.estimate import Rates, estimate_seconds
-from training.rehearsal.plan import Plan, PlanError, check_plan, split_rows
-from training.rehearsal.source import Source
+from training.loops.rehearsal.estimate import Rates, estimate_seconds
+from training.loops.rehearsal.plan import Plan, PlanError, check_plan, split_rows
+from training.loops.rehearsal.source import Source
+from training.rows.labelled_texts import Example
 
 
 def source(rows: int = 1000, labels: int = 4) -> Source:

@@ -22,18 +22,18 @@ from jobs.errors import Permanent
 from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.backends.outbound import close_clients
-from models_registry.services import get_champion
+from models_registry.versions.services import get_champion
 from tests.training.engine.engine_world import labelled
 from tests.work import work_until_over
 from tools.model_server import running_model_server
-from training.loops import recipes
+from training.loops.rehearsal import services
+from training.loops.rehearsal.loop import GATE_LOG, HELDOUT, SeedLoop, round_name
+from training.loops.rehearsal.plan import Plan, split_rows
+from training.loops.rehearsal.services import cancel_rehearsal, read_stored_source, start_rehearsal
+from training.loops.rehearsal.source import Source, read_source
 from training.models import Rehearsal, TrainingRun
-from training.rehearsal import services
-from training.rehearsal.loop import GATE_LOG, HELDOUT, SeedLoop, round_name
-from training.rehearsal.plan import Plan, split_rows
-from training.rehearsal.services import cancel_rehearsal, read_stored_source, start_rehearsal
-from training.rehearsal.source import Source, read_source
 from training.run_states import RunState
+from training.runs import recipes
 from workspaces.actors import system
 from workspaces.models import AuditEntry, Membership, Workspace
 

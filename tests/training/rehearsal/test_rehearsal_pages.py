@@ -16,12 +16,11 @@ from models_registry.backends.outbound import close_clients
 from tools import factories
 from tools.model_server import running_model_server
 from tools.rehearsals import REFUSAL, make_rehearsal, read_report
-from training import uploads
 from training.errors import RehearsalUnderWay
-from training.models import Rehearsal, TrainingRun
-from training.rehearsal.loop import SEED_LABELS, round_name
-from training.rehearsal.services import KIND, cancel_rehearsal, resume_rehearsal
-from training.rehearsal.shown import (
+from training.imports import uploads
+from training.loops.rehearsal.loop import SEED_LABELS, round_name
+from training.loops.rehearsal.services import KIND, cancel_rehearsal, resume_rehearsal
+from training.loops.rehearsal.shown import (
     describe_log,
     describe_plain,
     describe_verdict,
@@ -29,6 +28,7 @@ from training.rehearsal.shown import (
     draw_rounds,
     list_parts,
 )
+from training.models import Rehearsal, TrainingRun
 from workspaces.actors import system
 from workspaces.models import AuditEntry, Membership, Workspace
 

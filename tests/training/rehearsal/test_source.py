@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.rehearsal.source import Source, SourceError, read_source
+from training.loops.rehearsal.source import Source, SourceError, read_source
 
 REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "cisa_kev" / "known_exploited_vulnerabilities.csv"
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import t
 
 from models_registry.statistics.intervals import Interval
-from training.off_policy import OffPolicyGate
+from training.evaluation.off_policy import OffPolicyGate
 from training.shadows.rule import is_look_due, judge
 
 

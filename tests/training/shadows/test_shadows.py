@@ -17,11 +17,11 @@ from decisions.rewards.spec_content import ComponentSetup, RuleSetup, SpecConten
 from decisions.rewards.specs import create_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.experiment_plan import ExperimentPlan
-from models_registry.experiments import start_experiment
+from models_registry.experiments.plan import ExperimentPlan
+from models_registry.experiments.promotion import stop_experiment
+from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment, GateVerdict, Look, ModelVersion
-from models_registry.promotion import stop_experiment
-from models_registry.services import NewVersion, register_version
+from models_registry.versions.services import NewVersion, register_version
 from tests.openai_server import USAGE
 from tools.factories import (
     OPTIONS,

@@ -11,7 +11,7 @@ from decisions.erasure.erasing import Person, erase_decisions, find_decisions
 from decisions.models import Decision, Episode, Feedback
 from models_registry.backends.outbound import close_clients
 from models_registry.models import Call
-from models_registry.services import NewVersion, move_alias, register_version, store_artifact
+from models_registry.versions.services import NewVersion, move_alias, register_version, store_artifact
 from tests.training.environments.custom_environment import installed  # noqa: F401 - a fixture
 from tools.factories import BackendFactory, DeploymentFactory
 from tools.model_server import running_model_server

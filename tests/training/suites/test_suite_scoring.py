@@ -8,7 +8,7 @@ import pytest
 
 from decisions.rewards.components import COMPONENTS
 from models_registry.statistics.intervals import wilson_interval
-from training.suites.scoring import (
+from training.evaluation.suites.scoring import (
     OF_ANSWERS,
     OF_TEXTS,
     Answer,

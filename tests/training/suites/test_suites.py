@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from jobs.models import Job, JobState
 from jobs.runner import run_job
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from models_registry.models import Artifact, ModelVersion
 from tests.engine_task import TINY, labelled
 from tools.factories import (
@@ -27,14 +27,10 @@ from tools.factories import (
 )
 from tools.factories.models_registry import put_files
 from tools.factories.training import put_rows
-from training.datasets import import_labelled, import_rows
+from training.datasets.snapshots import import_labelled, import_rows
 from training.engine.result import SuiteAnswers
-from training.imports.answers import read_answers_file
-from training.marks import remove_marked_files
-from training.models import EvaluationSuite, SuiteScore
-from training.runs import RunPlan, start_run
-from training.suites.scoring import Answer
-from training.suites.services import (
+from training.evaluation.suites.scoring import Answer
+from training.evaluation.suites.services import (
     ANSWERS_FILE,
     SuitePlan,
     compare_scores,
@@ -43,6 +39,10 @@ from training.suites.services import (
     make_score,
     save_score,
 )
+from training.imports.answers import read_answers_file
+from training.lineage.marks import remove_marked_files
+from training.models import EvaluationSuite, SuiteScore
+from training.runs.services import RunPlan, start_run
 from workspaces.errors import Conflict, InvalidInput
 
 pytestmark = pytest.mark.django_db

@@ -16,7 +16,7 @@ from functools import partial
 import httpx
 import msgspec
 
-from models_registry.pinned import PinnedTransport
+from models_registry.backends.pinned import PinnedTransport
 from training.engine.environments.episodes import Episode
 from training.engine.environments.registry import find_environment
 from training.engine.settings import Judge

@@ -10,12 +10,12 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from decisions.models import Agent, AgentVersion
+from training.datasets.freezing import find_faults, find_other_faults, freeze_rows
 from training.errors import EmptyDataset
-from training.freezing import find_faults, find_other_faults, freeze_rows
-from training.label_rows import LEAST_CONFIDENCE
 from training.management.filters import add_filters, read_filters
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot
-from training.selection import Filters
+from training.rows.labels import LEAST_CONFIDENCE
+from training.rows.selection import Filters
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 

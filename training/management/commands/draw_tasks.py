@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from decisions.models import Agent
+from training.environments.drawing import LONGEST_NAME, TaskQuestion, draw_datasets
 from training.management.agents import NoSingleAgent, find_agent
-from training.task_datasets import LONGEST_NAME, TaskQuestion, draw_datasets
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import InvalidInput

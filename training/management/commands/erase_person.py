@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import CommandParser
 
 from jobs.runner import run_job
-from training.erasure import preview_erasure, read_person, start_erasure
+from training.lineage.erasure import preview_erasure, read_person, start_erasure
 from training.models import Erasure
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand

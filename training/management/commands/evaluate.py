@@ -15,22 +15,22 @@ from django.core.management.base import CommandParser
 from decisions.agents.current import find_current_version
 from decisions.models import Agent
 from decisions.rewards.specs import current_reward_spec
-from models_registry.artifacts import artifact_path
+from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import UnknownVersion
 from models_registry.models import ModelVersion
-from models_registry.references import FORMS, find_version, is_reference
-from training import launcher
-from training.cards import CARD, name_base
+from models_registry.versions.references import FORMS, find_version, is_reference
 from training.engine.methods import RowKind
 from training.engine.result import RunResult
 from training.engine.rows import Labelled
 from training.engine.spec import REWARD_MODEL
+from training.evaluation.plain_baseline import compare_with_words, teach_words_of
+from training.evaluation.suites.scoring import make_value, rankings_of, read_answers, summarise
+from training.evaluation.suites.texts import as_suite_row
 from training.imports.answers import KnownAnswers, read_answers_file
 from training.management.agents import NoSingleAgent, find_agent
-from training.plain_baseline import compare_with_words, teach_words_of
-from training.reward_scale import reward_if
-from training.suites.scoring import make_value, rankings_of, read_answers, summarise
-from training.suites.texts import as_suite_row
+from training.rows.reward_scale import reward_if
+from training.runs import launcher
+from training.supervision.cards import CARD, name_base
 from workspaces.commands import UncheckedCommand
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from training.dataset_rows import FILES, FORMATS, LINES, LIST, as_list, stream_rows
+from training.datasets.other_formats import FILES, FORMATS, LINES, LIST, as_list, stream_rows
 from training.models import DatasetSnapshot
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError

@@ -16,22 +16,22 @@ from rich.table import Table
 
 from decisions.models import Agent
 from decisions.queries.agents import find_agent_version
-from models_registry.artifacts import artifact_path
-from models_registry.references import is_reference
-from training import launcher
-from training.dataset_parts import ROWS_FILE
+from models_registry.artifacts.opening import artifact_path
+from models_registry.versions.references import is_reference
 from training.engine.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS, Format, recommend_quantisation
 from training.engine.export_spec import ExportPlan, ExportReport
+from training.engine.machine import this_machine
 from training.engine.result import RunResult
 from training.engine.spec import HUB_ID
-from training.export_plans import HeldOut, find_base_name, find_heldout
-from training.exports import REPORT
-from training.hardware import this_machine
-from training.hosting import HELP, PROFILES, STANDARD, HostingProfile
+from training.exports.hosting import HELP, PROFILES, STANDARD, HostingProfile
+from training.exports.modelfile import write_beside_gguf
+from training.exports.ollama import find_parameters
+from training.exports.plans import HeldOut, find_base_name, find_heldout
+from training.exports.services import REPORT
 from training.management.commands.evaluate import Model, find_model
-from training.modelfile import write_beside_gguf
 from training.models.export import ExportFormat
-from training.ollama import find_parameters
+from training.rows.parts import ROWS_FILE
+from training.runs import launcher
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import InvalidInput
 

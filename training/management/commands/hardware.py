@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from training.hardware import (
+from training.engine.machine import (
     GB,
     SEVEN_BILLION,
     Machine,
@@ -20,7 +20,7 @@ from training.hardware import (
     recommend,
     this_machine,
 )
-from training.launcher import ask_engine_for_device
+from training.runs.launcher import ask_engine_for_device
 from workspaces.commands import UncheckedCommand
 
 EXIT_UNUSABLE = 1

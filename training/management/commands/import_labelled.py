@@ -13,7 +13,7 @@ import msgspec
 from django.core.management.base import CommandParser
 
 from decisions.models import Agent
-from training.datasets import import_rows
+from training.datasets.snapshots import import_rows
 from training.imports.labelled import read_rows
 from training.models import DatasetKind
 from workspaces.actors import system

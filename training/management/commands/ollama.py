@@ -9,10 +9,10 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.template.defaultfilters import filesizeformat
 
-from models_registry.references import find_version
-from training import ollama
+from models_registry.versions.references import find_version
 from training.engine.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS
-from training.hosting import HELP, PROFILE_FILE, PROFILES, STANDARD
+from training.exports import ollama
+from training.exports.hosting import HELP, PROFILE_FILE, PROFILES, STANDARD
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 

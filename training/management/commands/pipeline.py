@@ -17,11 +17,17 @@ from models_registry.backends.model_server import is_reachable
 from training.engine.export_formats import QUANTISATIONS
 from training.engine.methods import HELP, RowKind
 from training.errors import InvalidPipeline, PipelineFailed
+from training.exports.ollama import LOCAL
+from training.loops.pipeline.plan import DEPLOYMENTS, FIELD_OF, HELD_OUT_SHARE, PipelinePlan
+from training.loops.pipeline.services import (
+    find_agent,
+    find_pipelines,
+    follow_pipeline,
+    resume_pipeline,
+    start_pipeline,
+)
 from training.management.filters import add_filters, read_filters
-from training.ollama import LOCAL
-from training.pipeline.plan import DEPLOYMENTS, FIELD_OF, HELD_OUT_SHARE, PipelinePlan
-from training.pipeline.services import find_agent, find_pipelines, follow_pipeline, resume_pipeline, start_pipeline
-from training.selection import Filters
+from training.rows.selection import Filters
 from workspaces.actors import system
 from workspaces.commands import EXIT_BAD_INPUT, UncheckedCommand
 from workspaces.errors import FieldFault

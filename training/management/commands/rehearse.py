@@ -15,13 +15,13 @@ from rich.console import Console
 from jobs.errors import AlreadyFinished
 from jobs.following import EXIT_INTERRUPTED, follow_job, result_console
 from models_registry.backends.model_server import is_reachable
-from training.base_models import TINY
+from training.loops.rehearsal.estimate import EstimateError, estimate_seconds, measure_rates
+from training.loops.rehearsal.plan import Plan, PlanError, check_plan
+from training.loops.rehearsal.services import cancel_rehearsal, find_base_faults, find_rehearsal, start_rehearsal
+from training.loops.rehearsal.source import Source, SourceError, read_source
+from training.loops.rehearsal.text import print_report, print_split
 from training.models import Rehearsal
-from training.rehearsal.estimate import EstimateError, estimate_seconds, measure_rates
-from training.rehearsal.plan import Plan, PlanError, check_plan
-from training.rehearsal.services import cancel_rehearsal, find_base_faults, find_rehearsal, start_rehearsal
-from training.rehearsal.source import Source, SourceError, read_source
-from training.rehearsal.text import print_report, print_split
+from training.runs.base_models import TINY
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Role, User

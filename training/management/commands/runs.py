@@ -11,14 +11,14 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from decisions.models import Agent
-from training.cards import find_base_name
-from training.curves import estimate_left
-from training.default_runs import Wanted, find_default_plan, start_default_run
 from training.models import DatasetSnapshot, TrainingRun
-from training.presets import HELP as PRESET_HELP
-from training.presets import PRESETS
-from training.runs import cancel_run, switch_to_run
-from training.sweeps import start_sweep
+from training.runs.curves import estimate_left
+from training.runs.default_runs import Wanted, find_default_plan, start_default_run
+from training.runs.presets import HELP as PRESET_HELP
+from training.runs.presets import PRESETS
+from training.runs.services import cancel_run, switch_to_run
+from training.runs.sweeps import start_sweep
+from training.supervision.cards import find_base_name
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError

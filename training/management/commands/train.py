@@ -12,8 +12,8 @@ from django.core.management.base import CommandParser
 from decisions.models import Agent
 from training.engine.methods import HELP, TRAINING, RowKind
 from training.errors import EmptyDataset, EngineFailed
-from training.estimates import Estimate
-from training.local_plans import (
+from training.local.options import MODEL, as_training, complete_options
+from training.local.plans import (
     BATCH_SIZE,
     EPOCHS,
     LEARNING_RATE,
@@ -21,13 +21,13 @@ from training.local_plans import (
     check_training,
     make_plan,
 )
-from training.local_runs import Interrupted, read_rows, rows_of_agent, train_here
+from training.local.runs import Interrupted, read_rows, rows_of_agent, train_here
 from training.management.agents import NoSingleAgent, find_agent
 from training.models import LEDGER_KINDS
-from training.monitoring import price_of
-from training.presets import HELP as PRESET_HELP
-from training.presets import PRESETS
-from training.train_options import MODEL, as_training, complete_options
+from training.runs.estimates import Estimate
+from training.runs.monitoring import price_of
+from training.runs.presets import HELP as PRESET_HELP
+from training.runs.presets import PRESETS
 from workspaces.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.templatetags.show import duration, size

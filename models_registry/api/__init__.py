@@ -1,0 +1,1 @@
+"""The registry under /api/v1: requests parsed and answers shaped."""

@@ -1,0 +1,1 @@
+"""The instance's artifact store under Django: opening, quota, holders, collection, archives."""

@@ -1,0 +1,1 @@
+"""Calls of the gateway: records, lists, limits and cost."""

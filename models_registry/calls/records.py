@@ -1,0 +1,168 @@
+"""Calls of the gateway: opened before anything is asked, closed with the decision, abandoned when a process was killed.
+
+`decisions.gateway` and the gateway of chats write them; `close_abandoned` is the sweeper's, `delete_old_calls` the
+daily removal's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from django.utils import timezone
+
+from models_registry.models import Call, CallState, KeySpend, ModelVersion
+from workspaces.actors import Actor
+from workspaces.ids import uuid7_bound
+from workspaces.prepared import prepared_cursor
+
+NEWEST = dt.timedelta(hours=1)
+"""How far ahead of the server's clock the id of a decision may be."""
+# A call that is lost with the whole database was not answered either, so its commit need not wait for the disk.
+_OPEN = """
+INSERT INTO models_registry_call AS c
+  (id, workspace_id, api_key_id, registered_model_id, kind, state, assigned_id, fallback, error, cached, opened_at)
+SELECT asked.id, %(workspace)s::uuid, %(key)s::uuid, asked.model, %(kind)s::text, 'open', asked.version, '', '', false,
+       %(now)s::timestamptz
+  FROM json_to_recordset(%(openings)s::json) AS asked(id uuid, model uuid, version uuid),
+       (SELECT set_config('synchronous_commit', 'off', true)) AS quick
+ WHERE {condition}
+    ON CONFLICT (id) DO UPDATE
+   SET state = 'open', assigned_id = excluded.assigned_id, served_id = NULL, backend_id = NULL, fallback = '',
+       error = '', unusable_answers = 0, tokens_in = NULL, tokens_out = NULL, cost = NULL,
+       opened_at = excluded.opened_at, first_byte_at = NULL, closed_at = NULL
+ WHERE c.workspace_id = excluded.workspace_id AND c.state IN ('failed', 'left', 'abandoned')
+"""
+LONGEST, BATCH = 500, 5_000
+# What it cost is added to its key's day, where the key has a budget (models_registry.calls.key_limits). The array makes
+# PostgreSQL take the primary key, in a plan that it keeps: of rows in JSON it expects a hundred. `closed_at` says the
+# same as the state, by which it would read the index of all open calls.
+CLOSED = f"""
+closed AS (
+UPDATE models_registry_call c
+   SET state = ended.state, served_id = ended.served, backend_id = ended.backend,
+       fallback = left(ended.fallback, {LONGEST}), error = left(ended.error, {LONGEST}),
+       unusable_answers = ended.unusable, cached = ended.cached, tokens_in = ended.tokens_in,
+       tokens_out = ended.tokens_out, cost = ended.cost,
+       first_byte_at = coalesce(c.first_byte_at, ended.first_byte_at), closed_at = %(closed_at)s::timestamptz
+  FROM json_to_recordset(%(endings)s::json)
+    AS ended(id uuid, state text, served uuid, backend uuid, fallback text, error text, unusable int, cached bool,
+             tokens_in int, tokens_out int, cost numeric, first_byte_at timestamptz)
+ WHERE c.id = ANY(ARRAY(SELECT (one ->> 'id')::uuid FROM json_array_elements(%(endings)s::json) AS one))
+   AND c.id = ended.id AND c.workspace_id = %(workspace)s::uuid AND c.closed_at IS NULL
+RETURNING c.api_key_id, (c.opened_at AT TIME ZONE 'UTC')::date AS day, c.cost
+), counted AS (
+UPDATE models_registry_keyspend s SET spent = s.spent + told.cost
+  FROM (SELECT api_key_id, day, sum(cost) AS cost FROM closed WHERE cost > 0 GROUP BY 1, 2) AS told
+ WHERE s.api_key_id = told.api_key_id AND s.day = told.day
+)
+"""  # noqa: S608 - a number of our own
+"""SQL: the parts of a WITH that close calls, for a statement that writes their decisions as well; its parameters are
+those of `closing`."""
+_CLOSE = f"WITH {CLOSED} SELECT count(*) FROM closed"  # noqa: S608
+
+
+Condition = tuple[str, Mapping[str, Any]]
+"""SQL, and its parameters."""
+ALWAYS: Condition = ("true", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A question: the id that its decision will have, and the version that should answer it."""
+
+    id: uuid.UUID
+    assigned: ModelVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a call ended. `fallback`: why another version or server than the first answered; "" where none did.
+    `unusable`: how many answers of the version assigned could not be used."""
+
+    id: uuid.UUID
+    state: str
+    served: uuid.UUID | None = None
+    backend: uuid.UUID | None = None
+    fallback: str = ""
+    error: str = ""
+    unusable: int = 0
+    cached: bool = False
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: Decimal | None = None
+    first_byte_at: dt.datetime | None = None
+
+
+def open_calls(
+    *,
+    by: Actor,
+    kind: str,
+    openings: Sequence[Opening],
+    now: dt.datetime,
+    condition: Condition = ALWAYS,
+) -> int:
+    """One statement, outside any transaction. A call that failed before is opened again; one that was answered, or is
+    being answered, stays. Returns how many it has opened: none where the `condition` does not hold."""
+    if not openings:
+        return 0
+    holds, values = condition
+    with prepared_cursor() as cursor:
+        cursor.execute(
+            _OPEN.format(condition=holds),
+            {
+                **values,
+                "workspace": by.workspace.id,
+                "key": by.key.id if by.key is not None else None,
+                "kind": kind,
+                "now": now,
+                "openings": _json(
+                    {"id": one.id, "model": one.assigned.registered_model_id, "version": one.assigned.id}
+                    for one in openings
+                ),
+            },
+        )
+        return int(cursor.rowcount)
+
+
+def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> int:
+    """One statement; in the decision's transaction where there is one. Returns how many were still open."""
+    if not endings:
+        return 0
+    with prepared_cursor() as cursor:
+        cursor.execute(_CLOSE, closing(by=by, endings=endings, now=now))
+        return int(cursor.fetchone()[0])
+
+
+def closing(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> dict[str, Any]:
+    """The parameters of CLOSED."""
+    return {"workspace": by.workspace.id, "closed_at": now, "endings": _json(endings)}
+
+
+def _json(rows: Iterable[Any]) -> str:
+    return msgspec.json.encode(list(rows)).decode()
+
+
+def delete_old_calls(before: dt.datetime) -> Iterator[int]:
+    """Calls that were opened before then and are over, and what keys spent in their days; yields how many calls went in
+    each batch. Their decisions stay."""
+    # A call's id is as young as its decision may be, so by the primary key alone the young ones need not be read.
+    youngest = uuid7_bound(before + NEWEST)
+    old = Call.objects.filter(id__lt=youngest, opened_at__lt=before).exclude(state=CallState.OPEN)
+    while ids := list(old.order_by("id").values_list("id", flat=True)[:BATCH]):
+        Call.objects.filter(id__in=ids).delete()
+        yield len(ids)
+    KeySpend.objects.filter(day__lt=before.date()).delete()
+
+
+def close_abandoned(*, older_than: dt.timedelta, now: dt.datetime | None = None) -> int:
+    """Marks calls that have been open for so long: the process that answered them was killed. Returns how many."""
+    moment = now or timezone.now()
+    return Call.objects.filter(state=CallState.OPEN, opened_at__lt=moment - older_than).update(
+        state=CallState.ABANDONED, closed_at=moment
+    )

@@ -1,0 +1,1 @@
+"""Experiments, groups and holdouts: plans, looks, phases, promotion and their log."""

@@ -1,0 +1,1 @@
+"""Who answers for a unit, and by which hash."""

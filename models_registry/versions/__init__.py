@@ -1,0 +1,1 @@
+"""Model versions and aliases: registering, approving, retiring, referring to them."""

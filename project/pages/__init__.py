@@ -1,0 +1,1 @@
+"""Pages that need every floor: home, registry, connect, keys, rewards."""

@@ -1,0 +1,171 @@
+"""Connecting an app: makes a key and an agent, and programs that run with both as copied.
+
+The programs are template files, `templates/project/snippets/`, filled here by `write_snippets`; a test runs each of
+them against a live server. `project.pages.connect_views` is the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.template.loader import render_to_string
+
+from decisions.agents.current import find_current_version
+from decisions.agents.prompts import template_fields
+from decisions.agents.services import AgentSetup, check_setup, create_agent
+from decisions.models import Agent, AgentKind
+from models_registry.models import Alias, AliasName
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Scope
+from workspaces.services import NO_LIMITS, KeyLimits, NewKey, create_api_key
+
+EXAMPLE = "Dinner with Kim on Friday at eight"
+EXAMPLE_OPTIONS = ("today", "this week", "later")
+USUAL_SCOPES = (Scope.ROUTE_READ, Scope.DECISIONS_WRITE, Scope.FEEDBACK_WRITE, Scope.EXPORT_READ)
+SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+LANGUAGES = (("curl", "curl.sh"), ("Python", "python.py"), ("TypeScript", "typescript.ts"))
+"""Name and file, in the order of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAgent:
+    """An agent that chooses one of `options` after reading `{{ text }}`."""
+
+    slug: str
+    name: str
+    kind: str = AgentKind.CUSTOM
+    options: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """One program, complete: it runs as it is copied. `file` is the name to save it under."""
+
+    language: str
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A key that was just made. `asks`: the agent has a model, so the programs ask it; else they record decisions."""
+
+    made: NewKey
+    agent: Agent
+    asks: bool
+    lacking: tuple[str, ...]  # scopes that the programs need and the key has not
+
+
+@transaction.atomic
+def connect_app(
+    *,
+    by: Actor,
+    name: str,
+    scopes: Sequence[str],
+    agent: Agent | None,
+    new: NewAgent | None = None,
+    limits: KeyLimits = NO_LIMITS,
+) -> Connection:
+    """Makes the key, and the agent where `new` describes one. Raises InvalidInput with every fault; then nothing is
+    made."""
+    faults: list[FieldFault] = []
+    if not 0 < len(name.strip()) <= 200:
+        faults.append(FieldFault("name", "1 to 200 characters", "my-app"))
+    if agent is None:
+        try:
+            agent = _make_agent(by, new)
+        except InvalidInput as error:
+            faults += error.faults
+    try:
+        made = create_api_key(by=by, name=name.strip()[:200], scopes=scopes, limits=limits)
+    except InvalidInput as error:
+        faults += error.faults
+    if faults or agent is None:
+        raise InvalidInput("The key was not created.", faults=faults)
+    return show_connection(made=made, agent=agent)
+
+
+def show_connection(*, made: NewKey, agent: Agent) -> Connection:
+    """What a page or a terminal says of a key that was just made."""
+    asks = is_served(agent)
+    return Connection(made, agent, asks, lacking_scopes(made.key.scopes, asks=asks))
+
+
+def is_served(agent: Agent) -> bool:
+    """A version answers for this agent: it can be asked."""
+    return Alias.objects.filter(registered_model=agent.registered_model_id, name=AliasName.CHAMPION).exists()
+
+
+def _make_agent(by: Actor, new: NewAgent | None) -> Agent:
+    if new is None:
+        raise InvalidInput("No agent was chosen.", faults=[FieldFault("agent", "is missing", "an agent")])
+    faults: list[FieldFault] = []
+    if not SLUG.fullmatch(new.slug):
+        faults.append(FieldFault("slug", "1 to 63 lower-case letters, digits and hyphens", "for example filer"))
+    if new.kind not in AgentKind.values:
+        faults.append(FieldFault("kind", f"{new.kind!r} is unknown", ", ".join(AgentKind)))
+    setup = AgentSetup(prompt_template="{{ text }}", options=list(new.options))
+    try:
+        check_setup(setup)
+    except InvalidInput as error:
+        faults += error.faults
+    if faults:
+        raise InvalidInput("The agent is invalid.", faults=faults)
+    return create_agent(by=by, slug=new.slug, name=new.name or new.slug, kind=new.kind, setup=setup)
+
+
+def lacking_scopes(scopes: Sequence[str], *, asks: bool) -> tuple[str, ...]:
+    """The scopes that the programs need and `scopes` has not."""
+    if Scope.ADMIN in scopes:
+        return ()
+    needed = (Scope.ROUTE_READ if asks else Scope.DECISIONS_WRITE, Scope.FEEDBACK_WRITE)
+    return tuple(scope.value for scope in needed if scope not in scopes)
+
+
+def write_snippets(*, url: str, token: str, agent: Agent, asks: bool) -> tuple[Snippet, ...]:
+    """The programs for one agent. `url` is the instance's address without a path."""
+    version = find_current_version(agent)
+    assert version is not None  # the page offers agents with one
+    state = example_state(version.prompt_template)
+    options = version.options or list(EXAMPLE_OPTIONS)
+    item: dict[str, Any] = {"state": state, "unit": "example-1"}
+    if version.options is None:
+        item["options"] = options
+    if not asks:
+        item = {"agent": agent.slug, **item, "action": options[0], "policy_name": "my-own-rules"}
+    context = {
+        "url": url.rstrip("/"),
+        "token": token,
+        "asks": asks,
+        "path": f"/api/v1/agents/{agent.slug}/decide" if asks else "/api/v1/decisions",
+        # JSON is a literal of Python and TypeScript as well, as long as it holds text only.
+        "line": json.dumps(item, ensure_ascii=False),
+        "python": json.dumps(item, ensure_ascii=False, indent=4),
+        "typescript": json.dumps(item, ensure_ascii=False, indent=2).replace("\n", "\n  "),
+    }
+    # A rendered template counts as safe HTML, which a program with an agent's options in it is not: strip() makes it
+    # plain text again, so that the page escapes it.
+    texts = {file: render_to_string(f"project/snippets/{file}.txt", context).strip() + "\n" for _, file in LANGUAGES}
+    return tuple(Snippet(language, file, texts[file]) for language, file in LANGUAGES)
+
+
+def example_state(template: str) -> dict[str, Any]:
+    """A state that has every field which the template names."""
+    state: dict[str, Any] = {}
+    for path in template_fields(template):
+        if path == "options":
+            continue  # filled with the offered options
+        *outer, last = path.split(".")
+        place = state
+        for name in outer:
+            inner = place.setdefault(name, {})
+            place = inner if isinstance(inner, dict) else place
+        if isinstance(place, dict) and not isinstance(place.get(last), Mapping):
+            place[last] = EXAMPLE
+    return state or {"text": EXAMPLE}

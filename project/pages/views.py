@@ -1,0 +1,77 @@
+"""The overview of a workspace, and the error pages of the whole site."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_safe
+
+from project.pages.connect_views import rehearsals_url
+from project.pages.home.overview import read_home
+from workspaces.api_errors import json_error
+from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError
+from workspaces.pages import STOP_POLLING, PageRequest, enter_workspace, workspace_page
+
+WORKSPACE_PATH = re.compile(r"^/w/(?P<slug>[-\w]+)/")
+REHEARSE = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"
+
+
+def _context(request: PageRequest) -> dict[str, Any]:
+    home = read_home(request.workspace)
+    return {"home": home, "rehearsals": rehearsals_url(request) if home.first_run else "", "rehearse": REHEARSE}
+
+
+@require_safe
+@workspace_page()
+def overview(request: PageRequest) -> HttpResponse:
+    return render(request, "project/overview.html", _context(request))
+
+
+@require_safe
+@workspace_page()
+def loop(request: PageRequest) -> HttpResponse:
+    """The part that htmx polls while something moves."""
+    context = _context(request)
+    status = 200 if context["home"].busy else STOP_POLLING
+    return render(request, "project/_loop.html", context, status=status)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _wrong(request, 400, InvalidInput("The request is invalid."))
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _wrong(request, 403, NotAllowed(str(exception) or "You are not allowed to do this."))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Below a workspace its members keep the way around."""
+    place = WORKSPACE_PATH.match(request.path)
+    if place and not hasattr(request, "workspace") and request.user.is_authenticated:
+        enter_workspace(cast(PageRequest, request), place["slug"])
+    return _wrong(request, 404, NotFound("Not found." if request.path.startswith("/api/") else "Page not found"))
+
+
+class Fault(ReckonerError):
+    status = 500
+    code = "server_error"
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """No context processors: the database may be what failed."""
+    error = Fault("Something went wrong on the server. The error has been logged.")
+    if request.path.startswith("/api/"):
+        return json_error(request, error)
+    request_id = getattr(request, "request_id", "")
+    return HttpResponse(render_to_string("errors/500.html", {"error": error, "request_id": request_id}), status=500)
+
+
+def _wrong(request: HttpRequest, status: int, error: ReckonerError) -> HttpResponse:
+    """JSON under /api, else a plain page."""
+    if request.path.startswith("/api/"):
+        return json_error(request, error)
+    return render(request, "errors/error.html", {"error": error, "status": status}, status=status)

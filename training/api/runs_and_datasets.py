@@ -1,0 +1,314 @@
+"""/api/v1: datasets and runs (start, watch, cancel)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from rest_framework import generics
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from decisions.agents.current import get_current_agent
+from decisions.api.export import NDJSON, in_chunks
+from jobs.models import Job
+from models_registry.versions.references import find_version
+from training.datasets import freezing
+from training.datasets.new_decisions import request_training
+from training.datasets.other_formats import FILES, FORMATS, LINES, as_list, stream_rows
+from training.environments import drawing as task_datasets
+from training.models import DatasetSnapshot, RunEvent, TrainingRun
+from training.rows.selection import Filters
+from training.runs.curves import write_curves
+from training.runs.notes import note_run
+from training.runs.reward_models import resolve_reward_version
+from training.runs.samples import NO_SAMPLES, read_samples
+from training.runs.serializers import (
+    DatasetCreateSerializer,
+    DatasetSerializer,
+    FreezingSerializer,
+    RunCheckSerializer,
+    RunEventSerializer,
+    RunNoteSerializer,
+    RunSamplesSerializer,
+    RunSerializer,
+    RunStartSerializer,
+    SweepSerializer,
+    SweepStartSerializer,
+    TrainNewSerializer,
+)
+from training.runs.services import RunPlan, cancel_run, prepare_run, start_run
+from training.runs.sweeps import start_sweep
+from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.models import Scope
+from workspaces.openapi import ErrorSerializer
+from workspaces.parsing import text_parameter
+from workspaces.permissions import acting
+from workspaces.rendering import OneFormat
+
+FILTER_FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "unjudged")
+CSV = "text/csv"
+
+
+class DatasetList(generics.ListAPIView[DatasetSnapshot]):
+    """Lists datasets, newest first."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = DatasetSerializer
+
+    def get_queryset(self) -> Any:
+        return DatasetSnapshot.objects.for_workspace(acting(self.request).workspace).select_related("agent", "artifact")
+
+    @extend_schema(
+        operation_id="create_dataset",
+        request=DatasetCreateSerializer,
+        responses={"202": FreezingSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Queues a job that freezes an agent's rewarded decisions as a dataset, or people's labels of them: labelled
+        rows, whose right answer is the confirmed action or the correction, or preference pairs of the correction and
+        the agent's action. A dataset of texts holds rewarded texts, tool calls and structured actions that no schema
+        enumerates. Suggestions of the auto-labeler make rows where they are asked for, of decisions without a
+        verdict, and are counted apart."""
+        given = DatasetCreateSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        fields = given.validated_data
+        current = get_current_agent(acting(request), fields["agent"])
+        job = freezing.start_freezing(
+            by=acting(request),
+            agent=current.agent,
+            name=fields["name"],
+            kind=fields["kind"],
+            unused_at=timezone.now() if fields["only_new"] else None,
+            least_confidence=fields["least_confidence"] if fields["suggestions"] else None,
+            filters=Filters(**{name: fields[name] for name in FILTER_FIELDS}),
+            held_out=fields["held_out"],
+            negatives=fields["synthetic_negatives"],
+            **({"reward_spec": fields["reward_spec"]} if fields["reward_spec"] is not None else {}),
+        )
+        return Response(FreezingSerializer(job).data, status=202)
+
+
+class DatasetRows(APIView):
+    """Streams a dataset's rows as JSON lines, or as one JSON list: as they were frozen, or in a format that TRL's
+    trainers take. A format that the rows do not hold enough for is refused."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    content_negotiation_class = OneFormat
+
+    @extend_schema(
+        operation_id="export_dataset",
+        parameters=[
+            OpenApiParameter("format", str, enum=list(FORMATS), default="rows", description="The rows' shape"),
+            OpenApiParameter("file", str, enum=list(FILES), default=LINES, description="JSON lines, or one JSON list"),
+        ],
+        responses={(200, NDJSON): OpenApiTypes.STR, "409": ErrorSerializer},
+    )
+    def get(self, request: Request, pk: UUID) -> StreamingHttpResponse:
+        datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace).select_related("artifact")
+        dataset = generics.get_object_or_404(datasets, pk=pk)
+        format = text_parameter(request, "format") or "rows"
+        file = text_parameter(request, "file") or LINES
+        if file not in FILES:
+            fault = FieldFault("file", f"{file[:40]!r} is unknown", ", ".join(FILES))
+            raise InvalidInput("The kind of file is unknown.", faults=[fault])
+        rows = stream_rows(dataset, format)
+        return StreamingHttpResponse(
+            in_chunks(rows if file == LINES else as_list(rows)),
+            content_type=NDJSON if file == LINES else "application/json",
+            headers={"Content-Disposition": f'attachment; filename="{dataset.id}-{format}.{file}"'},
+        )
+
+
+class DatasetFreezing(generics.RetrieveAPIView[Job]):
+    """Reads the progress of freezing a dataset, and at the end the dataset's id."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = FreezingSerializer
+
+    def get_queryset(self) -> Any:
+        return Job.objects.for_workspace(acting(self.request).workspace).filter(
+            kind__in=(freezing.KIND, task_datasets.KIND)
+        )
+
+
+class RunQuery(generics.GenericAPIView[Any]):
+    def get_queryset(self) -> Any:
+        return TrainingRun.objects.for_workspace(acting(self.request).workspace).select_related(
+            "agent", "produced_version__registered_model", "evaluation"
+        )
+
+
+class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
+    """Lists runs, newest first; with `tag` only those that have it."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
+    serializer_class = RunSerializer
+
+    def get_queryset(self) -> Any:
+        tag = text_parameter(self.request, "tag")
+        return super().get_queryset().filter(**({"tags__contains": [tag]} if tag else {}))
+
+    @extend_schema(parameters=[OpenApiParameter("tag", str, description="Only runs with this tag")])
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="start_run",
+        request=RunStartSerializer,
+        responses={"200": RunCheckSerializer, "201": RunSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Starts a run. With `dry_run` it only checks, and answers 200 with what the run would need."""
+        given = RunStartSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        fields = given.validated_data
+        current = get_current_agent(acting(request), fields["agent"])
+        plan = _read_plan(request, fields)
+        if fields["dry_run"]:
+            prepared = prepare_run(current.agent, plan)
+            estimate = prepared.estimate.as_plain() if prepared.estimate is not None else None
+            return Response({"spec": prepared.spec, "estimate": estimate})
+        run = start_run(by=acting(request), agent=current.agent, plan=plan, tags=fields["tags"], notes=fields["notes"])
+        return Response(RunSerializer(self.get_queryset().get(pk=run.pk)).data, status=201)
+
+
+def _read_plan(request: Request, fields: Mapping[str, Any]) -> RunPlan:
+    """Of a checked body. Raises NotFound."""
+    datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace)
+    base = fields.get("base_version")
+    return RunPlan(
+        method=fields["method"],
+        dataset=_find(datasets, fields["dataset"], "dataset"),
+        heldout=_find(datasets, fields.get("heldout"), "heldout"),
+        replay=_find(datasets, fields.get("replay"), "replay"),
+        base_version=find_version(acting(request).workspace, base, field="base_version") if base else None,
+        base_model=fields["base_model"],
+        settings=resolve_reward_version(acting(request).workspace, fields["settings"]),
+    )
+
+
+class SweepStart(APIView):
+    """Starts a run for each combination of a grid of settings, or none where one of them could not start. The runs
+    share a tag, and their notes say what they try."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="start_sweep",
+        request=SweepStartSerializer,
+        responses={"201": SweepSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        given = SweepStartSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        fields = given.validated_data
+        current = get_current_agent(acting(request), fields["agent"])
+        plan = _read_plan(request, fields)
+        tag, runs = start_sweep(by=acting(request), agent=current.agent, plan=plan, grid=fields["grid"])
+        return Response({"tag": tag, "runs": [run.pk for run in runs]}, status=201)
+
+
+def _find(queryset: Any, pk: UUID | None, field: str) -> Any:
+    if pk is None:
+        return None
+    found = queryset.filter(pk=pk).first()
+    if found is None:
+        raise NotFound(
+            f"{field} not found.",
+            faults=[FieldFault(field, "does not exist in this workspace", "an ID in this workspace")],
+        )
+    return found
+
+
+class TrainNew(APIView):
+    """Trains an agent on the decisions that no run has learnt from: they become a dataset, and a run with default
+    settings starts on it. A second call while that is under way finds the first.
+    """
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(
+        operation_id="train_on_new_decisions",
+        request=TrainNewSerializer,
+        responses={"202": FreezingSerializer, "404": ErrorSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        given = TrainNewSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        current = get_current_agent(acting(request), given.validated_data["agent"])
+        job = request_training(by=acting(request), agent=current.agent)
+        return Response(FreezingSerializer(job).data, status=202)
+
+
+class RunDetail(RunQuery, generics.RetrieveAPIView[TrainingRun]):
+    """Reads one run with its progress and, at its end, its scores."""
+
+    scopes = {"GET": Scope.EXPORT_READ, "PATCH": Scope.ADMIN}
+    serializer_class = RunSerializer
+
+    @extend_schema(operation_id="note_run", request=RunNoteSerializer, responses={"200": RunSerializer})
+    def patch(self, request: Request, pk: UUID) -> Response:
+        """Replaces a run's tags or notes."""
+        given = RunNoteSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        run = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        noted = note_run(by=acting(request), run=run, **given.validated_data)
+        return Response(RunSerializer(noted).data)
+
+
+class RunEvents(RunQuery, generics.ListAPIView[RunEvent]):
+    """Lists the events of a run's engine, newest first."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    serializer_class = RunEventSerializer
+
+    def get_queryset(self) -> Any:
+        run = generics.get_object_or_404(super().get_queryset(), pk=self.kwargs["pk"])
+        return RunEvent.objects.filter(run=run)
+
+
+class RunCurves(RunQuery):
+    """Streams a run's curves as CSV: every point, as `curve,step,value`. Of a resumed run the newest attempt counts."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+    content_negotiation_class = OneFormat
+
+    @extend_schema(operation_id="read_run_curves", responses={(200, CSV): OpenApiTypes.STR, "404": ErrorSerializer})
+    def get(self, request: Request, pk: UUID) -> HttpResponseBase:
+        run = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        return StreamingHttpResponse(
+            write_curves(run),
+            content_type=f"{CSV}; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="curves-{run.pk}.csv"'},
+        )
+
+
+class RunSamples(RunQuery):
+    """Reads a run's sample answers: to a few rows, before the training and now. Of a resumed run the newest attempt's;
+    without any, or once rows of the run were erased, `step` is null and `rows` is empty."""
+
+    scopes = {"GET": Scope.EXPORT_READ}
+
+    @extend_schema(operation_id="read_run_samples", responses={"200": RunSamplesSerializer, "404": ErrorSerializer})
+    def get(self, request: Request, pk: UUID) -> Response:
+        run = generics.get_object_or_404(self.get_queryset().select_related("dataset", "heldout", "replay"), pk=pk)
+        return Response(RunSamplesSerializer(read_samples(run) or NO_SAMPLES).data)
+
+
+class RunCancel(RunQuery):
+    """Cancels a run. A running one leaves a checkpoint first."""
+
+    scopes = {"POST": Scope.ADMIN}
+
+    @extend_schema(operation_id="cancel_run", request=None, responses={"200": RunSerializer})
+    def post(self, request: Request, pk: UUID) -> Response:
+        run = generics.get_object_or_404(self.get_queryset(), pk=pk)
+        cancel_run(by=acting(request), run=run)
+        return Response(RunSerializer(self.get_queryset().get(pk=pk)).data)

@@ -1,0 +1,1 @@
+"""Datasets frozen from decisions or labels: jobs, previews, other formats."""

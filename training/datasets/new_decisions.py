@@ -1,0 +1,105 @@
+"""*Train on new decisions*: freezes the decisions that no run has learnt from, and starts a run on them.
+
+The job is that of any dataset (`training.datasets.freezing`). The run starts in the transaction that makes the dataset,
+with the defaults of its agent (`training.runs.defaults`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.utils import timezone
+
+from decisions.models import Agent
+from jobs.models import Job, JobState
+from training.datasets.freezing import KIND, start_freezing
+from training.datasets.preview import Preview, preview_datasets
+from training.engine.methods import METHODS
+from training.errors import InvalidRun
+from training.models import DatasetKind, DatasetSnapshot
+from training.rows.selection import Filters
+from training.runs.defaults import FROM_LOGS, Defaults, find_defaults
+from training.runs.services import check_plan
+from workspaces.actors import Actor
+from workspaces.errors import FieldFault
+from workspaces.models import Workspace
+from workspaces.services import record_audit
+
+AGENTS = 20
+FEW = 500
+"""Below so many decisions a run seldom shows a gain (docs/learning.md)."""
+ASKED = Filters(unjudged=METHODS[FROM_LOGS].learns_unjudged)
+"""Of the ledger, for the method of choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether an agent's new decisions can be trained on, and with what. `under_way`: the job that is doing it."""
+
+    agent: Agent
+    defaults: Defaults
+    preview: Preview
+    under_way: Job | None
+
+    @property
+    def ready(self) -> bool:
+        return self.under_way is None and self.defaults.base is not None and self.preview.rows > 0
+
+    @property
+    def few(self) -> bool:
+        return self.preview.rows - self.preview.unjudged < FEW
+
+
+def find_readiness(workspace: Workspace) -> list[Readiness]:
+    """Of the first AGENTS agents by name. Eight statements, however many agents and decisions there are."""
+    agents = list(Agent.objects.for_workspace(workspace).order_by("name")[:AGENTS])
+    defaults = find_defaults(workspace, agents)
+    previews = preview_datasets(agents, unused_at=timezone.now(), filters=ASKED)
+    under_way = {job.payload["agent"]: job for job in _find_under_way(workspace)}
+    return [Readiness(one, defaults[one.id], previews[one.id], under_way.get(one.slug)) for one in agents]
+
+
+def _find_under_way(workspace: Workspace) -> Sequence[Job]:
+    """Jobs that make a dataset and then start a run, newest last."""
+    return list(
+        Job.objects.for_workspace(workspace)
+        .filter(kind=KIND, state__in=(JobState.QUEUED, JobState.RUNNING), payload__has_key="run")
+        .order_by("id")
+    )
+
+
+@transaction.atomic
+def request_training(*, by: Actor, agent: Agent) -> Job:
+    """The agent's training on new decisions that waits or works, or a new one. Raises InvalidRun where no run could
+    start on such a dataset."""
+    # A simultaneous request waits here, and finds the first one's job.
+    Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
+    for job in _find_under_way(by.workspace):
+        if job.payload["agent"] == agent.slug:
+            return job
+    now = timezone.now()
+    defaults = find_defaults(by.workspace, [agent])[agent.id]
+    to_come = DatasetSnapshot(workspace_id=agent.workspace_id, agent=agent, kind=DatasetKind.LOGGED, rows=0)
+    plan = defaults.plan(to_come)
+    if plan is None or plan.base_version is None:
+        fault = FieldFault("base_version", f"{agent.name} has no version", "a run on labelled rows makes the first")
+        raise InvalidRun("There is no model to train yet.", faults=[fault])
+    check_plan(agent, plan)
+    job = start_freezing(
+        by=by,
+        agent=agent,
+        name=f"New decisions of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[:200],
+        unused_at=now,
+        filters=ASKED,
+        run={
+            "method": plan.method,
+            "root": defaults.root,
+            "base_version": str(plan.base_version.id),
+            "heldout": str(plan.heldout.id) if plan.heldout is not None else None,
+            "replay": str(plan.replay.id) if plan.replay is not None else None,
+        },
+    )
+    record_audit(by=by, action="run.requested", target=f"job:{job.id}", details={"agent": agent.slug})
+    return job

@@ -1,0 +1,1 @@
+"""Runs without an instance: `manage.py train`, and the demo of acting."""

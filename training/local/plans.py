@@ -1,0 +1,234 @@
+"""What `manage.py train` is told, and the engine's spec that comes of it: what was chosen for the user is noted.
+
+`training.local.runs` runs it. Nothing here needs an instance, a database or torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pydantic
+
+from training.engine.machine import this_machine, why_no_quantisation
+from training.engine.methods import TRAINING, WHAT_LACKS, Need, RowKind
+from training.engine.row_types import ROW_TYPES
+from training.engine.settings import Online
+from training.engine.spec import RunSpec
+from training.models import DatasetSnapshot
+from training.rows.parts import Tally
+from training.runs.base_models import TINY
+from training.runs.capacity import Load, count_completion_tokens, count_prompt_tokens, estimate_load, find_shortages
+from training.runs.default_runs import merge_settings
+from training.runs.estimates import Estimate
+from training.runs.on_tasks import ONLINE, count_steps
+from training.runs.presets import PRESETS
+from training.runs.services import OWN_FIELDS
+
+ROWS = "rows.jsonl"
+PREFERRED = "ppo"
+FITTING: Mapping[RowKind, Sequence[str]] = {
+    RowKind.LABELLED: (PREFERRED,),
+    RowKind.LOGGED: (PREFERRED, "posterior"),
+    RowKind.TEXT: ("reward_weighted", "sft"),
+    RowKind.PREFERENCES: ("dpo",),
+    RowKind.TASKS: ("grpo",),
+}
+"""Methods for rows of each kind, the first that they suffice for is taken (docs/commands.md)."""
+PROMPT_TOKENS: Mapping[str, tuple[int, int]] = {"PRIORITIZER": (1024, 256)}
+OTHERS_TOKENS = (512, 128)
+"""Of prompt and completion, by kind of agent."""
+TEMPLATE_TOKENS = 64
+LORA = {"r": 16, "alpha": 32}
+SAMPLING = {"temperature": 0.7, "top_k": 50, "top_p": 0.95}
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 3, 4, 1.41e-5
+
+
+class UnusableRun(ValueError):
+    """The run cannot be made; `faults` names every reason."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = list(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`lines` as the engine reads them."""
+
+    kind: RowKind
+    lines: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What `manage.py train` is told. `method` is one that trains, "" for what fits the rows; `base` is `tiny`, a
+    folder or a hub id. `epochs`, `batch_size` and `learning_rate` of None are those of the `preset`, or the defaults.
+    `quantised`: in 4 bits where this machine can. `settings`: fields of the engine's spec over all others.
+    """
+
+    method: str
+    base: str
+    agent_kind: str = ""
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    quantised: bool = True
+    preset: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlan:
+    """`notes` say what was chosen, a line each. `estimate` is None of a base of unknown size, and of settings that the
+    engine will refuse."""
+
+    spec: dict[str, Any]
+    notes: list[str]
+    estimate: Estimate | None
+
+    @property
+    def method(self) -> str:
+        return str(self.spec["method"])
+
+
+def absolute_base(base: str) -> str:
+    """A folder's whole path; a hub id as it is."""
+    return str(Path(base).resolve()) if Path(base).is_dir() else base
+
+
+def check_training(asked: Training) -> None:
+    """What can be said before any row is read. Raises UnusableRun."""
+    method = asked.method or (PRESETS[asked.preset].method if asked.preset else "")
+    faults = []
+    if asked.base == TINY and method and not TRAINING[method].makes_model:
+        faults.append(f"--model: {method} cannot begin with a new tiny model")
+    for name in sorted(set(asked.settings) & {*OWN_FIELDS, "base"}):
+        faults.append(f"--set: {name} is filled in by the command; leave it out")
+    if faults:
+        raise UnusableRun(faults)
+
+
+def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
+    """Raises UnusableRun for a method that cannot learn from such rows, and where the machine has too little memory or
+    disk space; what the rows lack besides, the engine names."""
+    check_training(asked)
+    notes: list[str] = []
+    method = asked.method or (PRESETS[asked.preset].method if asked.preset else _choose_method(asked, rows, notes))
+    if rows.kind not in TRAINING[method].learns_from:
+        others = ", ".join(name for name, one in TRAINING.items() if rows.kind in one.learns_from)
+        raise UnusableRun([f"--method: {method} cannot learn from {rows.kind} rows; these methods can: {others}"])
+    spec = _make_spec(asked, method, rows, notes)
+    estimate = _estimate(asked, spec, rows, output)
+    if estimate is None and not Path(asked.base).is_dir():
+        notes.append(f"needs: unknown, as the name {asked.base} does not show the size of the base")
+    return LocalPlan(spec, notes, estimate)
+
+
+def _choose_method(asked: Training, rows: Rows, notes: list[str]) -> str:
+    """The preferred one where it can learn from the rows, else the first that fits them. Notes why."""
+    if asked.base == TINY:
+        notes.append("method pretrain: only it makes a new tiny model")
+        return "pretrain"
+    has = _find_has(rows)
+    fits = [name for name in FITTING[rows.kind] if not TRAINING[name].find_lacks(rows.kind, has)]
+    chosen = (fits or [FITTING[rows.kind][-1]])[0]
+    if chosen == PREFERRED:
+        return chosen
+    if rows.kind not in TRAINING[PREFERRED].learns_from:
+        notes.append(f"method {chosen}: {PREFERRED} cannot learn from {rows.kind} rows")
+    else:
+        lacks = TRAINING[PREFERRED].find_lacks(rows.kind, has)
+        notes.append(f"method {chosen}: {PREFERRED} needs {' and '.join(WHAT_LACKS[lack] for lack in lacks)}")
+    return chosen
+
+
+def _find_has(rows: Rows) -> frozenset[Need]:
+    """What the rows have; all there is where they are not what they should be: the engine names line and field."""
+    kind: Any = ROW_TYPES[rows.kind]
+    try:
+        msgspec.convert(rows.lines, list[kind])
+    except msgspec.ValidationError:
+        return frozenset(Need)
+    tally = Tally()
+    for line in rows.lines:
+        tally.add(line)
+    dataset = DatasetSnapshot(kind=rows.kind, rows=tally.rows, statistics=tally.as_plain())
+    return dataset.find_has() | {Need.REWARD_FUNCTION}
+
+
+def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) -> dict[str, Any]:
+    method = TRAINING[method_name]
+    whole = asked.base == TINY or not method.trains_adapter or asked.settings.get("lora", LORA) is None
+    quantised = asked.quantised and not whole
+    if quantised and (lack := why_no_quantisation(this_machine())):
+        notes.append(f"weights in full, not in 4 bits: {lack}")
+        quantised = False
+    prompt, completion = PROMPT_TOKENS.get(asked.agent_kind, OTHERS_TOKENS)
+    of_tasks = rows.kind is RowKind.TASKS
+    online = Need.REWARD_FUNCTION in method.needs(rows.kind)
+    epochs = asked.epochs or EPOCHS
+    fresh = online or (Need.REWARDED_GROUPS in method.needs(rows.kind) and bool(asked.settings.get("reward")))
+    spec: dict[str, Any] = {
+        "run_id": f"train-{_digest(rows.lines)}",
+        "method": method_name,
+        "base": {"path": absolute_base(asked.base)},
+        "max_prompt_tokens": prompt,
+        "max_completion_tokens": completion,
+        "lora": None if whole else LORA,
+        "quantisation": "4bit" if quantised else None,
+        "optimiser": {"epochs": epochs, "batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE},
+        "epoch_checkpoints": not (fresh or (of_tasks and method.settings == "online") or method.makes_reward_model),
+        "sampling": SAMPLING,
+        "serving": {"temperature": SAMPLING["temperature"]},
+        "data": {"train": ROWS, "rows": rows.kind},
+    }
+    if online:
+        passes = math.ceil(len(rows.lines) * epochs / Online().prompts_per_step)
+        spec |= {"online": {"steps": passes}, "reward": [{"name": "matches_answer"}]}
+    if of_tasks and method.settings == "online":
+        spec |= {"online": dict(ONLINE)}
+    if asked.preset:
+        spec = merge_settings(spec, PRESETS[asked.preset].settings)
+    given = {"epochs": asked.epochs, "batch_size": asked.batch_size, "learning_rate": asked.learning_rate}
+    spec = merge_settings(spec, {"optimiser": {name: value for name, value in given.items() if value is not None}})
+    spec = merge_settings(spec, asked.settings)
+    if asked.base == TINY:
+        tokens = [spec["max_prompt_tokens"], spec["max_completion_tokens"], TEMPLATE_TOKENS]
+        spec["base"] = {"tiny": {"max_positions": sum(one for one in tokens if isinstance(one, int))}}
+    return spec
+
+
+def _digest(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Other rows are another run, even in the same folder."""
+    return hashlib.sha256(json.dumps(lines, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _estimate(asked: Training, spec: Mapping[str, Any], rows: Rows, output: Path) -> Estimate | None:
+    """Raises UnusableRun for what this machine has no room for."""
+    try:
+        checked = RunSpec.model_validate(spec)
+    except pydantic.ValidationError:
+        return None
+    completion = count_completion_tokens(rows.lines) if rows.kind is RowKind.TEXT else None
+    steps = count_steps(sorted({str(line["environment"]) for line in rows.lines if "environment" in line}))
+    load = Load(
+        None,
+        absolute_base(asked.base),
+        len(rows.lines),
+        0,
+        prompt_tokens=count_prompt_tokens(rows.lines),
+        completion_tokens=completion,
+        episode_steps=steps,
+        folder=output.resolve(),
+    )
+    estimate = estimate_load(checked, load)
+    if estimate is not None and (faults := find_shortages(checked, load, estimate)):
+        raise UnusableRun([f"{one.field}: {one.reason}; what would fit: {one.expected}" for one in faults])
+    return estimate

@@ -1,0 +1,1 @@
+"""The rows of datasets: selecting, shaping, splitting, writing and reading them."""

@@ -1,5 +1,0 @@
-"""Rows of decisions, one file a shape of the action: a choice, a ranking, a text.
-
-Each has `write_rows(decision)`: the decision's rows, or why it makes none, a key of `training.dataset_preview.WHY`.
-`training.rows_of.shapes` says which agent's version has which shape.
-"""

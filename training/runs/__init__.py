@@ -1,0 +1,1 @@
+"""Training runs: plans, defaults, the machine's limits, states, the engine process and what it reports."""

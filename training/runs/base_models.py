@@ -1,0 +1,50 @@
+"""Which base models a run may use besides the workspace's own versions: `tiny`, and what the instance's owner allows.
+
+Without this, whoever may start a run could have the engine load any readable folder, also another workspace's weights
+or a stranger's model from a hub.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.conf import settings
+
+from models_registry.artifacts.opening import local_root
+from training.engine.spec import REWARD_MODEL
+
+TINY = "tiny"
+
+
+def hub_ids() -> list[str]:
+    """What can be chosen by name: allowed hub ids, and the instance's own base whatever it is."""
+    own = [] if settings.BASE_MODEL == TINY else [settings.BASE_MODEL]
+    return [*own, *(name for name in settings.BASE_MODELS if name not in own and not name.startswith("/"))]
+
+
+def list_folders() -> list[str]:
+    """Allowed folders that hold a model: the roots that RECKONER_BASE_MODELS names, and what lies directly in them."""
+    roots = [Path(name) for name in settings.BASE_MODELS if name.startswith("/")]
+    places = [place for root in roots if root.is_dir() for place in (root, *sorted(root.iterdir()))]
+    return [str(place) for place in places if (place / "config.json").is_file() and is_allowed_base(str(place))]
+
+
+def is_allowed_base(name: str) -> bool:
+    """A folder is allowed inside an allowed root, links followed; never inside the instance's own directories."""
+    if name == TINY or name in hub_ids():
+        return True
+    if not name.startswith("/") or "\x00" in name:
+        return False
+    folder = Path(name).resolve()
+    own = [Path(place).resolve() for place in (settings.VAR, local_root(), settings.RUNS)]
+    roots = [Path(root).resolve() for root in settings.BASE_MODELS if root.startswith("/")]
+    return any(map(folder.is_relative_to, roots)) and not any(map(folder.is_relative_to, own))
+
+
+def why_no_model(name: str) -> str | None:
+    """What a folder lacks to be a policy, for people; None of a name, which only its hub can say more of."""
+    if not name.startswith("/"):
+        return None
+    if (Path(name) / REWARD_MODEL).is_file():
+        return f"{name} is a reward model, which scores texts and is not a policy"
+    return None if (Path(name) / "config.json").is_file() else f"{name} is not a model: it has no config.json"

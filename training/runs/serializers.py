@@ -1,0 +1,270 @@
+"""Serializers of the training floor's endpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from rest_framework import serializers
+
+from jobs.models import Job
+from jobs.serializers import JobSerializer
+from models_registry.api.serializers import VersionField
+from training.engine.methods import TRAINING
+from training.engine.samples import Reply
+from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
+from training.rows.labels import LEAST_CONFIDENCE
+from training.runs.samples import SampleLine, ShownSamples
+from workspaces.serializers import StrictBody
+
+
+class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):
+    agent = serializers.CharField(source="agent.slug")
+    digest = serializers.CharField(source="artifact.digest")
+
+    class Meta:
+        model = DatasetSnapshot
+        fields = [
+            "id",
+            "name",
+            "agent",
+            "kind",
+            "rows",
+            "digest",
+            "query",
+            "statistics",
+            "created_at",
+            "erased_rows",
+            "marked_at",
+        ]
+
+
+class FreezingSerializer(JobSerializer):
+    agent = serializers.CharField(source="payload.agent")
+    name = serializers.CharField(source="payload.name")
+    dataset = serializers.SerializerMethodField(help_text="The dataset's id, once it exists")
+    held_out = serializers.SerializerMethodField(
+        help_text="The id of the dataset that was held out of it, if requested"
+    )
+    demonstrations = serializers.SerializerMethodField(
+        help_text="For tasks: the id of the dataset of demonstrations, if requested"
+    )
+    run = serializers.SerializerMethodField(help_text="For training on new decisions: the run's id, once it exists")
+
+    class Meta(JobSerializer.Meta):
+        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "held_out", "demonstrations", "run"]
+
+    def get_dataset(self, job: Job) -> UUID | None:
+        return UUID(job.result["dataset"]) if job.result else None
+
+    def get_held_out(self, job: Job) -> UUID | None:
+        return self._find(job, "held_out")
+
+    def get_demonstrations(self, job: Job) -> UUID | None:
+        return self._find(job, "demonstrations")
+
+    def get_run(self, job: Job) -> UUID | None:
+        return self._find(job, "run")
+
+    def _find(self, job: Job, name: str) -> UUID | None:
+        found = (job.result or {}).get(name)
+        return UUID(found) if found else None
+
+
+class DatasetCreateSerializer(StrictBody):
+    agent = serializers.SlugField()
+    name = serializers.CharField(max_length=200)
+    kind = serializers.ChoiceField(
+        choices=[(kind.value, kind.label) for kind in LEDGER_KINDS], default=DatasetKind.LOGGED
+    )
+    only_new = serializers.BooleanField(default=False, help_text="Only decisions that no run has learnt from")
+    suggestions = serializers.BooleanField(
+        default=False, help_text="For labelled and preferences: also make rows from the auto-labeler's suggestions"
+    )
+    least_confidence = serializers.FloatField(
+        default=LEAST_CONFIDENCE,
+        min_value=0.0,
+        max_value=1.0,
+        help_text="Lowest confidence of a suggestion that makes a row",
+    )
+    since = serializers.DateTimeField(
+        default=None, allow_null=True, help_text="Only decisions recorded at or after this time"
+    )
+    until = serializers.DateTimeField(
+        default=None, allow_null=True, help_text="Only decisions recorded before this time"
+    )
+    policy = serializers.CharField(
+        default=None,
+        allow_null=True,
+        max_length=200,
+        help_text="Who decided: a version of the agent's model, such as filer:3, or the name of an outside model",
+    )
+    unit = serializers.CharField(default=None, allow_null=True, max_length=200)
+    min_reward = serializers.FloatField(
+        default=None, allow_null=True, help_text="For logged and text: the smallest raw reward"
+    )
+    with_propensity = serializers.BooleanField(default=False, help_text="Only decisions with a propensity")
+    unjudged = serializers.BooleanField(
+        default=False,
+        help_text="For logged: also the newest decisions that nobody judged, at most as many as have a reward; "
+        "their rows have no reward. Only posterior learns from them",
+    )
+    reward_spec = serializers.IntegerField(
+        default=None,
+        allow_null=True,
+        min_value=1,
+        max_value=2**31 - 1,
+        help_text="For logged and text: rewards by this version of the agent's reward spec; default: the newest",
+    )
+    synthetic_negatives = serializers.BooleanField(
+        default=False,
+        help_text="Add rows for wrong actions that nobody took, marked as synthetic; not for labelled",
+    )
+    held_out = serializers.FloatField(
+        default=None,
+        allow_null=True,
+        help_text="About this share of the rows, up to 0.5, becomes a second dataset; units, episodes and texts that "
+        "are nearly the same stay together",
+    )
+
+
+class RunSerializer(serializers.ModelSerializer[TrainingRun]):
+    agent = serializers.CharField(source="agent.slug")
+    produced_version = serializers.SerializerMethodField()
+    scores = serializers.SerializerMethodField()
+
+    class Meta:
+        model = TrainingRun
+        fields = [
+            "id",
+            "agent",
+            "method",
+            "state",
+            "dataset",
+            "heldout",
+            "replay",
+            "base_version",
+            "base_model",
+            "produced_version",
+            "spec",
+            "estimate",
+            "tags",
+            "notes",
+            "progress",
+            "message",
+            "metrics",
+            "scores",
+            "error",
+            "requested_by",
+            "created_at",
+            "started_at",
+            "finished_at",
+        ]
+
+    def get_produced_version(self, run: TrainingRun) -> str | None:
+        return str(run.produced_version) if run.produced_version else None
+
+    def get_scores(self, run: TrainingRun) -> dict[str, Any] | None:
+        """Base and trained on held-out rows, an interval beside every mean; `plain`: a classifier of words taught from
+        the same feedback, and the trained model less that. Left out of the rows are `unanswered` decisions, which were
+        wrong and do not name the right action, and `without_feedback` ones."""
+        found = getattr(run, "evaluation", None)
+        if found is None:
+            return None
+        return {
+            "scores": found.scores,
+            "differences": found.differences,
+            "plain": found.plain,
+            "rows": found.rows,
+            "unanswered": found.unanswered,
+            "without_feedback": found.without_feedback,
+        }
+
+
+class _PlanSerializer(StrictBody):
+    """What a run learns, from what."""
+
+    agent = serializers.SlugField()
+    method = serializers.ChoiceField(choices=list(TRAINING))
+    dataset = serializers.UUIDField()
+    heldout = serializers.UUIDField(required=False, allow_null=True)
+    replay = serializers.UUIDField(required=False, allow_null=True)
+    base_version = VersionField(required=False, allow_null=True)
+    base_model = serializers.CharField(max_length=300, required=False, default="", allow_blank=True)
+    settings = serializers.DictField(required=False, default=dict)
+
+
+class RunStartSerializer(_PlanSerializer):
+    """`settings` are fields of the engine's run spec (docs/engine.md)."""
+
+    tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False, default=list)
+    notes = serializers.CharField(max_length=5000, required=False, default="", allow_blank=True)
+    dry_run = serializers.BooleanField(default=False, help_text="Only check, and estimate what the run would need")
+
+
+class RunCheckSerializer(serializers.Serializer[Any]):
+    """A run that would start: its spec without paths, and what it would need."""
+
+    spec = serializers.DictField()
+    estimate = serializers.DictField(
+        allow_null=True, help_text="Bytes of memory and disk, and seconds; null for a base of unknown size"
+    )
+
+
+class SweepStartSerializer(_PlanSerializer):
+    """As a run, and a `grid`: names of settings, dotted, with the values to try; at most 24 runs in all."""
+
+    grid = serializers.DictField(child=serializers.ListField(min_length=1, max_length=24))
+
+
+class SweepSerializer(serializers.Serializer[Any]):
+    tag = serializers.CharField(help_text="Tag of all its runs")
+    runs = serializers.ListField(child=serializers.UUIDField())
+
+
+class RunNoteSerializer(StrictBody):
+    """Either may be left out, and stays."""
+
+    tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False)
+    notes = serializers.CharField(max_length=5000, required=False, allow_blank=True)
+
+
+class TrainNewSerializer(StrictBody):
+    agent = serializers.SlugField()
+
+
+class RunEventSerializer(serializers.ModelSerializer[RunEvent]):
+    class Meta:
+        model = RunEvent
+        fields = ["id", "attempt", "sequence", "kind", "details", "at"]
+
+
+class SampleReplySerializer(serializers.Serializer[Reply]):
+    said = serializers.CharField(help_text="The likeliest option, or the text that the model wrote")
+    p = serializers.FloatField(help_text="Its probability")
+    right = serializers.BooleanField(allow_null=True, help_text="Null if not known")
+    wrote = serializers.CharField(
+        allow_null=True, help_text="For options: what the model writes when it may write anything"
+    )
+    valid = serializers.BooleanField(
+        allow_null=True, help_text="Whether that is an option; for a text, whether it is JSON as required"
+    )
+
+
+class SampleRowSerializer(serializers.Serializer[SampleLine]):
+    id = serializers.CharField(source="asked.id")
+    system = serializers.CharField(
+        source="asked.system", allow_null=True, help_text="The system prompt before the prompt; null without one"
+    )
+    prompt = serializers.CharField(source="asked.prompt", help_text="Texts are cut to 600 characters")
+    answer = serializers.CharField(source="asked.answer", allow_null=True, help_text="The right answer, if known")
+    action = serializers.CharField(source="asked.action", allow_null=True, help_text="The logged action")
+    reward = serializers.FloatField(source="asked.reward", allow_null=True)
+    before = SampleReplySerializer(help_text="Reply of the weights before training")
+    now = SampleReplySerializer(help_text="Reply of the newest weights")
+
+
+class RunSamplesSerializer(serializers.Serializer[ShownSamples]):
+    held_out = serializers.BooleanField(help_text="True if the rows are held out; false if the run learns from them")
+    step = serializers.IntegerField(allow_null=True, help_text="Number of updates before the newest replies")
+    rows = SampleRowSerializer(source="lines", many=True)
