@@ -224,9 +224,9 @@ class Asker:
         from django.test import Client
 
         from tools.factories import MembershipFactory, UserFactory
-        from workspaces.actors import system
+        from workspaces.access.actors import system
+        from workspaces.access.services import create_api_key
         from workspaces.models import Workspace
-        from workspaces.services import create_api_key
 
         workspace = Workspace.objects.get(slug=slug)
         user = UserFactory(email=f"{uuid.uuid4()}@example.org")

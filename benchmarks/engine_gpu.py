@@ -30,10 +30,10 @@ from safetensors.torch import load_file
 
 from tools.big_model import SHAPES, Task, make_base, write_rows
 from training.engine.__main__ import main as engine
-from training.engine.actions import ActionScorer
-from training.engine.hardware import choose_device
-from training.engine.models import load_model, load_tokenizer, silence_progress_bars
-from training.engine.spec import EXIT_OK, EXIT_STOPPED
+from training.engine.machine.hardware import choose_device
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import load_model, load_tokenizer, silence_progress_bars
+from training.engine.spec.run_spec import EXIT_OK, EXIT_STOPPED
 
 METHODS = ("pretrain", "posterior", "reward_weighted", "grpo", "ppo")
 ONLINE = {"grpo", "ppo"}

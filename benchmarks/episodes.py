@@ -37,7 +37,7 @@ from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 from training.engine.episodes.credit import Credit
-from training.engine.settings import CurriculumOrder
+from training.engine.spec.settings import CurriculumOrder
 from training.evaluation.paired_tasks import PairedTasks, read_paired_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -226,7 +226,7 @@ def check_hashes(base: Run, run: Run, updates: int) -> list[str]:
     base's, and what is measured acts with those of the base and of the saved model."""
     import torch
 
-    from training.engine.models import fingerprint, load_model
+    from training.engine.models.loading import fingerprint, load_model
 
     def hash_of(folder: Path) -> str:
         with LOADING:

@@ -35,7 +35,7 @@ def erase(slug: str, person: Any) -> dict[str, Any]:
     from jobs.models import Job
     from jobs.runner import run_job
     from training.lineage.erasure import preview_erasure, start_erasure
-    from workspaces.actors import system
+    from workspaces.access.actors import system
     from workspaces.models import Workspace
 
     workspace = Workspace.objects.get(slug=slug)

@@ -96,7 +96,7 @@ def fill(rows: int, now: dt.datetime) -> None:
         RewardSpecFactory,
         WorkspaceFactory,
     )
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     for months in (-2, -1, 0):
         ensure_partitions(month_start(now, months))
@@ -143,7 +143,7 @@ def measure(rows: int) -> dict[str, float]:
     from django.test import Client
 
     logging.getLogger("project.middleware").setLevel(logging.ERROR)
-    logging.getLogger("workspaces.security_events").setLevel(logging.ERROR)
+    logging.getLogger("workspaces.accounts.security_events").setLevel(logging.ERROR)
     from decisions.rewards.maturing import mature_outcomes
     from models_registry.models import Experiment, Exposure, Observation
     from tools.factories import MembershipFactory

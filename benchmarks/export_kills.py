@@ -60,7 +60,7 @@ def _run(report: Report, folder: Path, places: list[Place], quick: bool) -> None
     from tools.export_kills import Exporter, register_adapted
     from tools.exported_shapes import write_shape
     from tools.factories import AgentVersionFactory, RewardSpecFactory
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     settings.ARTIFACTS, settings.RUNS = str(folder / "artifacts"), folder / "runs"
     for name in ("project.middleware", "jobs.sweeper"):  # each death and each look would be a line

@@ -26,7 +26,7 @@ from benchmarks.engine_runs import Rows, Runs
 from benchmarks.real_base import CACHE, Absent, fetch_base
 from project.demo.passages import Passage, build_world
 from tools.report import Report, log
-from training.engine.export_formats import QUANTISATIONS
+from training.engine.spec.export_formats import QUANTISATIONS
 
 SEED = 0
 PROMPT_TOKENS = 64

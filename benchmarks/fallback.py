@@ -38,8 +38,8 @@ THREADS, UP_SECONDS, AWAY_SECONDS = 4, 2.0, 3.0
 BOUND_SECONDS = 2.0
 MAKE = """
 import sys
-from training.engine.models import build_tiny, build_tokenizer
-from training.engine.spec import TinyShape
+from training.engine.models.loading import build_tiny, build_tokenizer
+from training.engine.spec.run_spec import TinyShape
 folder, *words = sys.argv[1:]
 tokenizer = build_tokenizer(words * 50, [], 400)
 build_tiny(TinyShape(vocabulary=400, hidden=64), tokenizer).save_pretrained(folder)

@@ -35,7 +35,7 @@ def measure(slug: str, strategy: str, labels: int) -> tuple[list[float], list[fl
     from decisions.labelling.queues import QueueSetup, create_queue
     from decisions.models import Reservation
     from tools.factories import MembershipFactory, UserFactory
-    from workspaces.actors import system
+    from workspaces.access.actors import system
     from workspaces.models import Workspace
 
     workspace = Workspace.objects.get(slug=slug)

@@ -64,7 +64,7 @@ def _run(world: World, treatment: str, units: int, seed: int) -> _End:
         ModelVersionFactory,
         RewardSpecFactory,
     )
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     rng = np.random.default_rng(seed)
     agent = AgentFactory()

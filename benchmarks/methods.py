@@ -26,7 +26,7 @@ from benchmarks.engine_runs import Query, Rows, Runs, each_seed, make_parser, pa
 from decisions.agents.canonical import canonical
 from models_registry.statistics.intervals import Interval, paired_difference
 from tools.report import Report, log
-from training.engine.methods import METHODS
+from training.engine.spec.methods import METHODS
 
 WRONG, SILENT = 0.05, 0.15
 EPSILON = 0.1
@@ -113,7 +113,7 @@ RECIPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """By name: the rows it learns from and its settings."""
 TOLD = "> 0 in each, or told as weak"
-"""By docs, `--help` and the form that starts a run (training.engine.methods)."""
+"""By docs, `--help` and the form that starts a run (training.engine.spec.methods)."""
 KINDS = {
     "log": "logged",
     "outside": "logged",

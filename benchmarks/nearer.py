@@ -233,7 +233,7 @@ def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, A
 
 def measure_words(logged: Rows, replay: Rows, heldout: Rows) -> float | None:
     """Accuracy of the plain classifier on the same feedback."""
-    from training.engine.rows import Labelled
+    from training.engine.rows.types import Labelled
     from training.evaluation.plain_baseline import teach_words
 
     lessons = [(row["prompt"], row["answer"]) for row in replay]

@@ -17,7 +17,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 from django.conf import settings
 
 settings.ROOT_URLCONF = "benchmarks.plain_endpoint"
-settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != "workspaces.idempotency.IdempotencyMiddleware"]
+settings.MIDDLEWARE = [
+    name for name in settings.MIDDLEWARE if name != "workspaces.http.idempotency.IdempotencyMiddleware"
+]
 
 from django.core.wsgi import get_wsgi_application
 
@@ -29,10 +31,10 @@ from django.utils import timezone
 from rest_framework import authentication, exceptions, generics, parsers, renderers, serializers
 
 from decisions.models import Decision
-from workspaces import actors
+from workspaces.access import actors
+from workspaces.access.services import secret_hmac
+from workspaces.http.permissions import acting
 from workspaces.models import ApiKey, Scope
-from workspaces.permissions import acting
-from workspaces.services import secret_hmac
 
 
 class PlainKey(authentication.BaseAuthentication):

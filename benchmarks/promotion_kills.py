@@ -41,7 +41,7 @@ def _run(times: int, quick: bool) -> Report:
     from models_registry.versions.services import get_champion
     from tools.factories import AliasFactory, ModelVersionFactory, RegisteredModelFactory
     from tools.promotion_kills import PLACES, die_while, find_disagreements
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     logging.getLogger("models_registry.experiments.promotion").setLevel(
         logging.ERROR

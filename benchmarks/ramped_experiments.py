@@ -226,7 +226,7 @@ def run_in_ledger(world: World, treatment: Floats, drawn: Drawn) -> tuple[Experi
         ModelVersionFactory,
         RewardSpecFactory,
     )
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     agent = AgentFactory()
     version = AgentVersionFactory(agent=agent)

@@ -22,7 +22,7 @@ from benchmarks.engine_runs import Rows, each_seed, make_parser, parse, read_que
 from benchmarks.methods import QUICK, TOLD, WHOLE, WORLDS, Bench
 from models_registry.statistics.intervals import Interval, paired_difference
 from tools.report import Report
-from training.engine.methods import METHODS
+from training.engine.spec.methods import METHODS
 
 FEW, MORE = "corrections", "verdicts"
 EPOCHS = {FEW: 6, MORE: 3}

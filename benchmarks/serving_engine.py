@@ -37,8 +37,8 @@ from benchmarks.serving_gpu import put
 from tools.big_model import SHAPES, Task, make_base
 from tools.model_server import running_model_server
 from tools.report import Report
-from training.engine.models import Loaded, build_tiny, build_tokenizer, save
-from training.engine.spec import TinyShape
+from training.engine.models.loading import Loaded, build_tiny, build_tokenizer, save
+from training.engine.spec.run_spec import TinyShape
 
 TINY = "tiny"
 TOKEN = "of-this-benchmark"

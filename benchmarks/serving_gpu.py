@@ -31,9 +31,9 @@ import torch
 from tools import model_server
 from tools.big_model import SHAPES, Task, make_adapter, make_base
 from tools.ports import free_port
-from training.engine.actions import ActionScorer
-from training.engine.hardware import choose_device
-from training.engine.models import attach_adapter, load_model, load_tokenizer, silence_progress_bars
+from training.engine.machine.hardware import choose_device
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import attach_adapter, load_model, load_tokenizer, silence_progress_bars
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMPT_TOKENS = 64

@@ -30,10 +30,10 @@ from typing import NamedTuple
 import torch
 
 from tools.report import Report
-from training.engine.actions import ActionScorer, causal_of, pad_right, parts_by_length
-from training.engine.models import build_tiny, build_tokenizer
-from training.engine.option_tokens import MANY_OPTIONS, add_option_tokens
-from training.engine.spec import TinyShape
+from training.engine.models.actions import ActionScorer, causal_of, pad_right, parts_by_length
+from training.engine.models.loading import build_tiny, build_tokenizer
+from training.engine.models.option_tokens import MANY_OPTIONS, add_option_tokens
+from training.engine.spec.run_spec import TinyShape
 
 ROOT = Path(__file__).resolve().parents[1]
 BOUNDS = {10: 1.3, 150: 1.8}

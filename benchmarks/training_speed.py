@@ -52,16 +52,16 @@ import torch
 from decisions.agents.canonical import canonical
 from tools.report import Report, log
 from training.engine.__main__ import main as engine
-from training.engine.actions import ActionScorer
-from training.engine.attempt import Attempt
-from training.engine.data import RunData
-from training.engine.events import Events
-from training.engine.hardware import prepare_torch
-from training.engine.models import Loaded, load_for_training
-from training.engine.rows import Labelled, Text
-from training.engine.scoring import score_rows
-from training.engine.spec import RunSpec
-from training.engine.stop import StopFlag
+from training.engine.attempt.attempt import Attempt
+from training.engine.attempt.events import Events
+from training.engine.attempt.stop import StopFlag
+from training.engine.data.reading import RunData
+from training.engine.machine.hardware import prepare_torch
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import Loaded, load_for_training
+from training.engine.rows.types import Labelled, Text
+from training.engine.scoring.rows import score_rows
+from training.engine.spec.run_spec import RunSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 CPU = torch.device("cpu")

@@ -31,7 +31,7 @@ from jobs.context import JobContext
 from jobs.registry import job_kind
 from jobs.services import enqueue_daily, enqueue_job
 from models_registry.experiments.holdouts import follow_holdouts
-from workspaces.actors import system
+from workspaces.access.actors import system
 
 MATURE_OUTCOMES = "decisions.mature_outcomes"
 MAKE_PARTITIONS = "decisions.make_partitions"

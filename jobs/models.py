@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceQuerySet
+from workspaces.storage.ids import uuid7
 
 
 class JobState(models.TextChoices):

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from workspaces.models import Membership, Role
-from workspaces.pages import PageRequest, may
+from workspaces.pages.guard import PageRequest, may
 
 
 @dataclass(frozen=True, slots=True)

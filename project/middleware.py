@@ -19,12 +19,12 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
-from workspaces.api_errors import json_error
+from workspaces.accounts.log_in import client_address
 from workspaces.errors import LengthRequired, NotAllowed, TooLarge
-from workspaces.form_values import OF_PROGRAMS
-from workspaces.ids import uuid7
-from workspaces.log_in import client_address
-from workspaces.parsing import MAX_BODY
+from workspaces.http.api_errors import json_error
+from workspaces.http.form_values import OF_PROGRAMS
+from workspaces.http.parsing import MAX_BODY
+from workspaces.storage.ids import uuid7
 
 ACCEPTED = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 UNLOGGED = ("/livez", "/readyz", "/metrics", settings.STATIC_URL)

@@ -15,8 +15,8 @@ from models_registry.api import examples as models_registry_examples
 from training.api import acting_examples
 from training.api import examples as training_examples
 from training.exports import examples as export_examples
-from workspaces import examples as workspaces_examples
-from workspaces.examples import JSON, Example
+from workspaces.http import examples as workspaces_examples
+from workspaces.http.examples import JSON, Example
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     **workspaces_examples.EXAMPLES,

@@ -102,8 +102,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "workspaces.form_values.FormValuesMiddleware",
-    "workspaces.idempotency.IdempotencyMiddleware",
+    "workspaces.http.form_values.FormValuesMiddleware",
+    "workspaces.http.idempotency.IdempotencyMiddleware",
 ]
 ROOT_URLCONF = "project.urls"
 WSGI_APPLICATION = "project.wsgi.application"
@@ -136,18 +136,18 @@ TEMPLATES = [
 DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=600, conn_health_checks=True)}
 if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
     raise ValueError("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
-# Statements of workspaces/prepared.py are prepared at their fifth execution in a session.
+# Statements of workspaces/storage/prepared.py are prepared at their fifth execution in a session.
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("prepare_threshold", 5)
 # For counts that all web processes share and that may be lost, such as wrong passwords; `process` while it is away.
 CACHES = {
     "default": {
-        "BACKEND": "workspaces.cache.SharedCache",
+        "BACKEND": "workspaces.storage.cache.SharedCache",
         "LOCATION": REDIS_URL,
         "KEY_PREFIX": "reckoner",
         "OPTIONS": {
             "socket_timeout": 0.5,
             "socket_connect_timeout": 0.5,
-            "serializer": "workspaces.cache.JSONSerializer",
+            "serializer": "workspaces.storage.cache.JSONSerializer",
         },
     },
     "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "reckoner"},
@@ -158,9 +158,9 @@ AUTH_USER_MODEL = "workspaces.User"
 AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "workspaces.passwords.NotACommonPassword"},
-    {"NAME": "workspaces.passwords.NotOnlyKnownWords"},
-    {"NAME": "workspaces.passwords.NotTheSamePassword"},
+    {"NAME": "workspaces.accounts.passwords.NotACommonPassword"},
+    {"NAME": "workspaces.accounts.passwords.NotOnlyKnownWords"},
+    {"NAME": "workspaces.accounts.passwords.NotTheSamePassword"},
 ]
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 LOGIN_URL = "log-in"
@@ -177,9 +177,10 @@ ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "none"  # an invitation's link is the proof, and no mail server is part of an instance
-ACCOUNT_SESSION_REMEMBER = True  # workspaces/sessions.py says when a session ends
+ACCOUNT_SESSION_REMEMBER = True  # workspaces/accounts/sessions.py says when a session ends
 ACCOUNT_REAUTHENTICATION_REQUIRED = True  # before a provider is connected; the second factor's pages ask anyway
-# Codes of an authenticator app: ten wrong ones in a quarter of an hour. Passwords are counted by workspaces/log_in.py.
+# Codes of an authenticator app: ten wrong ones in a quarter of an hour. Passwords are counted by
+# workspaces/accounts/log_in.py.
 ACCOUNT_RATE_LIMITS = {"login": "", "login_failed": "10/900s/key"}
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_TOTP_ISSUER = "Reckoner"
@@ -237,7 +238,7 @@ STORAGES = {
 WHITENOISE_AUTOREFRESH = DEBUG
 
 # Security. RECKONER_HTTPS=1 where TLS ends in front of the web process.
-SESSION_ENGINE = "workspaces.sessions"
+SESSION_ENGINE = "workspaces.accounts.sessions"
 # A session that is not used for the hours ends, and every session at the age of the days.
 SESSION_IDLE_HOURS = float(env("RECKONER_SESSION_IDLE_HOURS", "12"))
 SESSION_DAYS = float(env("RECKONER_SESSION_DAYS", "7"))
@@ -269,7 +270,7 @@ CONTENT_SECURITY_POLICY = {
         "frame-ancestors": [NONE],
     }
 }
-# One decision may take 1 MB, a batch 10 MB (checked before parsing, see workspaces.parsing).
+# One decision may take 1 MB, a batch 10 MB (checked before parsing, see workspaces.http.parsing).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 
 # Nor does the web process read more than this: a file sent by a form, and the form around it.
@@ -281,7 +282,7 @@ SLOW_CLIENT_SECONDS = float(env("RECKONER_SLOW_CLIENT_SECONDS", "30"))
 # A claim that was not answered for so long was a killed process's: longer than two looks at the model server.
 IDEMPOTENCY_CLAIM_SECONDS = 20.0 + 2 * float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20"))
 IDEMPOTENCY_HOURS = float(env("RECKONER_IDEMPOTENCY_HOURS", "24"))
-# 0: no limit. Counted for all web processes together (workspaces.throttling).
+# 0: no limit. Counted for all web processes together (workspaces.http.throttling).
 KEY_REQUESTS_A_MINUTE = int(env("RECKONER_KEY_REQUESTS_A_MINUTE", "30000"))
 # Wrong passwords for an account from one address within the window; the address has five times as many. 0: no limit.
 LOG_IN_FAILURES = int(env("RECKONER_LOG_IN_FAILURES", "10"))
@@ -299,17 +300,17 @@ if INTERNAL_API_KEY and not INTERNAL_WORKSPACE:
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "workspaces.authentication.ApiKeyAuthentication",
-        "workspaces.authentication.WorkspaceSessionAuthentication",
+        "workspaces.http.authentication.ApiKeyAuthentication",
+        "workspaces.http.authentication.WorkspaceSessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["workspaces.permissions.HasScope"],
-    "DEFAULT_THROTTLE_CLASSES": ["workspaces.throttling.KeyThrottle"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "workspaces.rendering.Negotiation",
+    "DEFAULT_PERMISSION_CLASSES": ["workspaces.http.permissions.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["workspaces.http.throttling.KeyThrottle"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "workspaces.http.rendering.Negotiation",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["workspaces.parsing.StrictJSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "workspaces.pagination.NewestFirst",
-    "DEFAULT_SCHEMA_CLASS": "workspaces.openapi.EnvelopeSchema",
-    "EXCEPTION_HANDLER": "workspaces.api_errors.envelope_handler",
+    "DEFAULT_PARSER_CLASSES": ["workspaces.http.parsing.StrictJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "workspaces.http.pagination.NewestFirst",
+    "DEFAULT_SCHEMA_CLASS": "workspaces.http.openapi.EnvelopeSchema",
+    "EXCEPTION_HANDLER": "workspaces.http.api_errors.envelope_handler",
     "PAGE_SIZE": 50,
     "UNAUTHENTICATED_USER": None,
 }
@@ -349,7 +350,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "workspaces.openapi.allow_null",
+        "workspaces.http.openapi.allow_null",
         "project.openapi.show_examples",
         "project.openapi.show_own_paths_first",
     ],

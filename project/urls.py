@@ -9,7 +9,7 @@ from project import health
 api_v1: list[URLPattern | URLResolver] = [
     *(
         path("", include(f"{room}.urls"))
-        for room in ("decisions.api", "workspaces", "models_registry.api", "training.api")
+        for room in ("decisions.api", "workspaces.api", "models_registry.api", "training.api")
     ),
     path("schema", login_not_required(SpectacularAPIView.as_view()), name="api-schema"),
     path("docs", login_not_required(SpectacularSwaggerSplitView.as_view(url_name="api-schema")), name="api-docs"),

@@ -7,7 +7,7 @@ from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
 from jobs.registry import list_kinds
-from workspaces.structs import prepare_structs
+from workspaces.http.structs import prepare_structs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 application = get_wsgi_application()

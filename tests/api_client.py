@@ -49,8 +49,8 @@ class ApiMaker:
         return self.of(self.workspace, *scopes, **key)
 
     def of(self, workspace: Any, *scopes: str, **key: Any) -> ApiClient:
-        from workspaces.actors import system
-        from workspaces.services import create_api_key
+        from workspaces.access.actors import system
+        from workspaces.access.services import create_api_key
 
         made = create_api_key(by=system(workspace), name="test", scopes=scopes or ("admin",), **key)
         return ApiClient(made.token, made.key)

@@ -118,7 +118,7 @@ def warm_engine() -> None:
 
     folder = Path(os.environ["RECKONER_VAR"])
     launcher.ENGINE = stand_in(folder, "training.engine")
-    launcher.TRY_DEVICE = stand_in(folder, "training.engine.hardware")
+    launcher.TRY_DEVICE = stand_in(folder, "training.engine.machine.hardware")
     estimate.MEASURE = stand_in(folder, "training.engine.measure")
     model_server.SERVER = stand_in(folder, "training.engine.server")
 
@@ -266,7 +266,7 @@ def api(workspace: Any) -> ApiMaker:
 @pytest.fixture
 def by(workspace: Any) -> Any:
     """The actor of services: the system itself, in `workspace`."""
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     return system(workspace)
 

@@ -275,7 +275,7 @@ STEPS = (
 
 
 def _fresh_id() -> str:
-    from workspaces.ids import uuid7
+    from workspaces.storage.ids import uuid7
 
     return str(uuid7())
 

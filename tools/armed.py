@@ -119,9 +119,10 @@ def be_worker(folder: Path, engine: list[str]) -> None:
 
 
 def be_engine(folder: Path, arguments: list[str]) -> int:
-    from training.engine import export_spec, run
+    from training.engine import run
     from training.engine.__main__ import main
     from training.engine.export import exporting, gguf, gguf_export, merged
+    from training.engine.spec import export_spec
 
     owners = {"exporting": exporting, "gguf": gguf, "gguf_export": gguf_export, "merged": merged, "run": run}
     arm(folder, "engine", owners)

@@ -14,7 +14,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from training.engine.models import Loaded, build_tokenizer, load_model, load_tokenizer, save
+from training.engine.models.loading import Loaded, build_tokenizer, load_model, load_tokenizer, save
 
 SYLLABLES = [first + vowel for first in "bdfgklmnprstvz" for vowel in "aeiou"]
 RIGHT_WORDS = 3

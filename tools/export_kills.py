@@ -39,8 +39,8 @@ from tools.armed import Order, Place
 from tools.factories import ArtifactFactory, DatasetSnapshotFactory, TrainingRunFactory, put_rows
 from training.exports.services import find_run_dir
 from training.models import ExportJob
-from workspaces.actors import Actor
-from workspaces.services import create_api_key
+from workspaces.access.actors import Actor
+from workspaces.access.services import create_api_key
 
 ROOT = Path(__file__).resolve().parents[1]
 RANK = 4

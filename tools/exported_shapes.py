@@ -13,9 +13,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers import models as token_models
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from training.engine.models import CHAT_TEMPLATE, ROLES, Loaded, build_tiny, build_tokenizer, save
-from training.engine.option_tokens import as_tokens
-from training.engine.spec import TinyShape
+from training.engine.models.loading import CHAT_TEMPLATE, ROLES, Loaded, build_tiny, build_tokenizer, save
+from training.engine.models.option_tokens import as_tokens
+from training.engine.spec.run_spec import TinyShape
 
 OPTIONS = [f"option {number}" for number in range(40)] + ["grüße", "naïve"]
 """More than get a token each."""

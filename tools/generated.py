@@ -45,7 +45,7 @@ def make_known(agent: Any) -> dict[str, str]:
     `tools.factories` makes them."""
     from decisions.agents.services import create_agent
     from tools import factories as made
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     workspace, model = agent.workspace, agent.registered_model
     create_agent(by=system(workspace), slug="notes", name="Notes", kind="FILER")

@@ -16,6 +16,7 @@ from pathlib import Path
 import grimp
 
 FLOORS = ("project", "training", "decisions", "models_registry", "jobs", "workspaces")
+PLACES = (*FLOORS, "training.engine")
 CELL, LEFT, TOP, MARGIN = 14, 130, 132, 10
 
 
@@ -48,9 +49,10 @@ class Sheet:
 
 
 def read_sheet(floor: str) -> Sheet:
-    """Of the tree that is on sys.path. Imports inside functions count; nothing is run."""
-    higher = FLOORS[: FLOORS.index(floor)]
-    graph = grimp.build_graph(floor, *higher, cache_dir=None)
+    """Reads the tree that is on sys.path. Imports inside functions count; nothing is run."""
+    package = floor.partition(".")[0]
+    higher = FLOORS[: FLOORS.index(package)]
+    graph = grimp.build_graph(package, *higher, cache_dir=None)
     rooms = {module.rpartition(".")[2]: module for module in graph.find_children(floor)}
     above = {
         (name, other.partition(".")[0])
@@ -114,7 +116,7 @@ def draw(sheet: Sheet) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.rooms", description="Counts and draws a floor's imports.")
-    parser.add_argument("floor", choices=FLOORS)
+    parser.add_argument("floor", choices=PLACES)
     parser.add_argument("--root", type=Path, default=Path.cwd(), help="another tree, such as an older commit's")
     parser.add_argument("--svg", type=Path, help="where the drawing goes")
     parser.add_argument("--json", action="store_true", help="one line for programs")

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MANAGE = "manage"
 DJANGO = (MANAGE, "project")
 IMPORTED = (
-    *("training.engine.attempt", "training.engine.run", "training.engine.server"),
+    *("training.engine.attempt.attempt", "training.engine.run", "training.engine.server"),
     # The methods import these when they train.
     *("sklearn.feature_extraction.text", "sklearn.isotonic", "sklearn.model_selection", "sklearn.svm"),
 )
@@ -125,7 +125,7 @@ def serve(folder: Path, module: str) -> None:
 def _import_engine() -> None:
     import importlib
 
-    from training.engine.methods import METHODS
+    from training.engine.spec.methods import METHODS
 
     entries = [entry for method in METHODS.values() for entry in (method.entry, *method.entries.values()) if entry]
     for module in (*IMPORTED, *(entry.partition(":")[0] for entry in entries)):

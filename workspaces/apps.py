@@ -5,7 +5,6 @@ class WorkspacesConfig(AppConfig):
     name = "workspaces"
 
     def ready(self) -> None:
-        from workspaces import security_events  # noqa: F401 - its receivers are connected by the import
         from workspaces.audit.targets import name_targets
         from workspaces.models import ApiKey, Invitation, User, Workspace
 

@@ -11,7 +11,7 @@ import json
 from django.db import connection
 from django.utils import timezone
 
-from workspaces.api_errors import envelope
+from workspaces.http.api_errors import envelope
 from workspaces.models import Workspace
 
 GONE = 410

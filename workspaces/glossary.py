@@ -45,7 +45,7 @@ ENTRIES = (
     Entry("episode", ("episode", "api-episodes"), "The decisions and steps of one request."),
     Entry(
         "trajectory, rollout",
-        ("training/engine/online.py",),
+        ("training/engine/methods/online.py",),
         "A trajectory is an episode in memory during training, a rollout is creating one.",
     ),
     Entry(
@@ -108,8 +108,8 @@ ENTRIES = (
         "What decides: a model with its temperature and exploration, or an outside model by name.",
     ),
     Entry("model version", ("api-versions", "pages:version"), "A frozen model with a number, such as `filer:7`."),
-    Entry("adapter", ("training/engine/models.py",), "LoRA weights on top of a base model."),
-    Entry("checkpoint", ("training/engine/checkpoints.py",), "Saved progress of a run, never served."),
+    Entry("adapter", ("training/engine/models/loading.py",), "LoRA weights on top of a base model."),
+    Entry("checkpoint", ("training/engine/attempt/checkpoints.py",), "Saved progress of a run, never served."),
     Entry("run", ("api-runs", "pages:runs"), "Offline training that creates a model version."),
     Entry(
         "dataset",
@@ -158,56 +158,58 @@ ENTRIES = (
     ),
     Entry(
         "loss",
-        ("training/engine/fit.py",),
+        ("training/engine/updates/fit.py",),
         "What training makes smaller, by the method's formula. Compare it only between runs of one method.",
     ),
     Entry(
         "reward of fresh actions",
-        ("training/engine/online.py",),
+        ("training/engine/methods/online.py",),
         "The mean reward of the actions that the model took in a step, for methods that act while they learn.",
     ),
     Entry(
         "held-out accuracy",
-        ("training/engine/watch.py",),
+        ("training/engine/evaluation/watch.py",),
         "The share of at most 64 held-out rows that the model answers rightly, always the same ones. The evaluation "
         "at the end takes all.",
     ),
     Entry(
         "probability of right",
-        ("training/engine/watch.py",),
+        ("training/engine/evaluation/watch.py",),
         "The mean probability that the model gives to the right option of those held-out rows.",
     ),
     Entry(
         "KL",
-        ("training/engine/scoring.py",),
+        ("training/engine/scoring/rows.py",),
         "How far the model has moved from its start, in nats. 0 is no change; a steep rise warns of forgetting.",
     ),
     Entry(
         "entropy",
-        ("training/engine/watch.py",),
+        ("training/engine/evaluation/watch.py",),
         "How undecided the model is between the options, in nats. Near 0 it always takes the same one.",
     ),
     Entry(
         "valid share",
-        ("training/engine/watch.py",),
+        ("training/engine/evaluation/watch.py",),
         "The share of freely written answers that are one of the options, or valid JSON where JSON is wanted.",
     ),
     Entry(
-        "learning rate", ("training/engine/fit.py",), "The size of the next update: it rises at first and then falls."
+        "learning rate",
+        ("training/engine/updates/fit.py",),
+        "The size of the next update: it rises at first and then falls.",
     ),
     Entry(
         "gradient norm",
-        ("training/engine/fit.py",),
+        ("training/engine/updates/fit.py",),
         "The length of the last gradient before it was clipped. Leaps say that the learning rate is too high.",
     ),
     Entry(
         "tokens per second",
-        ("training/engine/watch.py",),
+        ("training/engine/evaluation/watch.py",),
         "Tokens that the model learned from in a second, padding included.",
     ),
     Entry(
         "peak memory",
-        ("training/engine/watch.py",),
+        ("training/engine/evaluation/watch.py",),
         "The most memory so far in GB: of the GPU where there is one, else of the process.",
     ),
     Entry(

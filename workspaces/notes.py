@@ -8,9 +8,9 @@ from typing import Any
 
 from django.db import transaction
 
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.services import record_audit
 
 TAG = re.compile(r"[\w.:/-]{1,50}")
 MOST_TAGS, LONGEST_NOTES = 20, 5000

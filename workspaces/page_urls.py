@@ -4,7 +4,7 @@ from allauth.account import views as account_views
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
-from workspaces import views
+from workspaces.accounts import views
 from workspaces.people import openid_connect, own_views
 
 urlpatterns = [

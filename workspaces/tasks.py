@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from workspaces import idempotency
+from workspaces.http import idempotency
 from workspaces.people.members import drop_ended_sessions
 
 

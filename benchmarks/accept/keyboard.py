@@ -112,7 +112,7 @@ def make_rows(data: Path, one: int, both: int) -> tuple[Any, dict[str, Any], dic
     from decisions.agents.services import AgentSetup, create_agent
     from decisions.labelling.queues import QueueSetup, create_queue
     from tools import factories
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     rng = random.Random(0)
     queries = list(dict(read_queries(data)).items())

@@ -6,7 +6,7 @@ from decisions.agents.services import use_agent_version
 from decisions.models import ArmSetup
 from models_registry.experiments.variants import register_adopter
 from models_registry.models import Variant
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 
 @register_adopter

@@ -7,9 +7,9 @@ from django.db import transaction
 
 from decisions.agents.current import find_current_version
 from decisions.models import CHATTING, ActionSpaceKind, Agent, AgentVersion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.services import record_audit
 
 LONGEST_SECONDS = 30 * 86_400
 

@@ -11,10 +11,10 @@ from django.db.models import F, Q, QuerySet
 from decisions.agents.actions import Space, make_space
 from decisions.errors import UnknownAgent
 from decisions.models import Agent, AgentVersion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
-from workspaces.prepared import prepared_cursor
-from workspaces.row_cache import STAMP, RowCache
+from workspaces.storage.prepared import prepared_cursor
+from workspaces.storage.row_cache import STAMP, RowCache
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from decisions.agents.prompts import Version, make_prompt
 from models_registry.backends.prompts import Prompt
 
-# As training.engine.rows has them: the engine knows none of this.
+# As training.engine.rows.types has them: the engine knows none of this.
 YES, NO = "yes", "no"
 
 

@@ -19,7 +19,7 @@ from decisions.agents.services import AgentSetup, check_setup, create_agent_vers
 from decisions.errors import OutdatedVersion, UnknownAgent
 from decisions.models import Agent, AgentVersion
 from models_registry.errors import ExperimentRunning
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
 FIELDS = tuple(field.name for field in fields(AgentSetup))

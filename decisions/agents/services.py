@@ -25,10 +25,10 @@ from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY
 from decisions.rewards.spec_content import preset_content
 from decisions.rewards.specs import create_reward_spec
 from models_registry.versions.services import register_model
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from models_registry.experiments.services import Tried, open_experiment
 from models_registry.experiments.variants import ArmSetupNames
 from models_registry.models import Arm, Experiment, ExperimentGroup, ModelVersion, RegisteredModel
 from models_registry.versions.services import get_champion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 
 FIXED = ("action_space", "state_schema")

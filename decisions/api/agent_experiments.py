@@ -21,9 +21,9 @@ from models_registry.api.serializers import (
 from models_registry.experiments.groups import MOST
 from models_registry.models import Experiment, ExperimentGroup, ModelVersion
 from models_registry.versions.references import find_version
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 class AgentExperimentStartSerializer(ExperimentStartSerializer):

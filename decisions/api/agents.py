@@ -33,11 +33,11 @@ from decisions.ingest.schemas import DecideItem
 from decisions.models import Agent
 from decisions.queries.agents import find_champion
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.idempotency import made_id
+from workspaces.http.idempotency import made_id
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import RawBatchParser, raw_body
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import RawBatchParser, raw_body
-from workspaces.permissions import acting
 
 DECIDE = BodyDecoder(DecideItem)
 MAX_DECIDE = 256
@@ -159,7 +159,7 @@ class Decide(APIView):
 
     scopes = {"POST": Scope.ROUTE_READ}
     parser_classes = [RawBatchParser]
-    calls_out = True  # no transaction is open while the model server answers (workspaces.idempotency)
+    calls_out = True  # no transaction is open while the model server answers (workspaces.http.idempotency)
 
     @extend_schema(
         operation_id="decide",

@@ -16,8 +16,8 @@ from decisions.errors import Erased, IdConflict
 from decisions.ingest.batches import BatchResult
 from decisions.ingest.schemas import MAX_ITEMS
 from workspaces.errors import InvalidInput
-from workspaces.parsing import RawBatchParser
-from workspaces.rendering import FastJSONRenderer
+from workspaces.http.parsing import RawBatchParser
+from workspaces.http.rendering import FastJSONRenderer
 
 T = TypeVar("T", bound=Model)
 

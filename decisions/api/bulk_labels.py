@@ -15,8 +15,8 @@ from decisions.api.serializers.bulk_labels import BulkLabelCreateSerializer, Bul
 from decisions.labelling.bulk import cancel_bulk, check_verdict, label_in_bulk, undo_bulk
 from decisions.labelling.matching import Asked, Matching, Selection, find_matching, read_filters
 from decisions.models import BulkLabel
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.permissions import acting
 
 
 class BulkLabelQuery(generics.GenericAPIView[Any]):

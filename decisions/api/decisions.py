@@ -22,11 +22,11 @@ from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.labelling.labels import label_decision
 from decisions.models import Agent, Decision
 from decisions.queries.by_name import find_page_of_unit
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.pagination import NewestFirst
+from workspaces.http.parsing import raw_body, text_parameter
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.pagination import NewestFirst
-from workspaces.parsing import raw_body, text_parameter
-from workspaces.permissions import acting
 
 DECISIONS = BodyDecoder(DecisionIn)
 FEEDBACK = BodyDecoder(FeedbackIn)

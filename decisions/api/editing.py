@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from decisions.errors import UnknownAgent
 from decisions.models import Agent
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.permissions import acting
+from workspaces.http.permissions import acting
 
 ETAG = re.compile(r'"?([0-9]{1,9})"?', re.ASCII)
 

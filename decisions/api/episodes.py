@@ -27,10 +27,10 @@ from decisions.models import Decision, Episode, Step
 from decisions.queries.episode_list import Filters, walk_episodes
 from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import raw_body, text_parameter
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import raw_body, text_parameter
-from workspaces.permissions import acting
 
 STEPS = BodyDecoder(StepIn)
 EPISODES = BodyDecoder(EpisodeIn)

@@ -1,5 +1,5 @@
-"""Examples of the ledger for the OpenAPI document; `workspaces.examples` tells the story behind them. PURE. Those of
-the notes app's paths are in `decisions.notes_app.examples`.
+"""Examples of the ledger for the OpenAPI document; `workspaces.http.examples` tells the story behind them. PURE. Those
+of the notes app's paths are in `decisions.notes_app.examples`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models_registry.api.examples import A_GROUP, AN_EXPERIMENT, CHAMPION, SPARE, VERSION
-from workspaces.examples import MOMENT, Example, page
+from workspaces.http.examples import MOMENT, Example, page
 
 AGENT = "01a1f7fa-8da8-7430-8db8-ed6ff165c8ce"
 AGENT_VERSION = "01a1f7fb-0c91-7b52-9d27-6b1d4e0c8a35"

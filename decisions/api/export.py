@@ -16,10 +16,10 @@ from rest_framework.views import APIView
 from decisions.models import AgentKind
 from decisions.queries.export import FORMATS, ExportChoice, export_lines
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.http.parsing import text_parameter
+from workspaces.http.permissions import acting
+from workspaces.http.rendering import OneFormat
 from workspaces.models import Scope
-from workspaces.parsing import text_parameter
-from workspaces.permissions import acting
-from workspaces.rendering import OneFormat
 
 T = TypeVar("T")
 NDJSON = "application/x-ndjson"

@@ -10,10 +10,10 @@ from decisions.api.batches import IngestView, body_of
 from decisions.api.serializers.batches import BatchResultSerializer
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.items import StatusChangeIn, record_status_changes
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import raw_body
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import raw_body
-from workspaces.permissions import acting
 
 CHANGES = BodyDecoder(StatusChangeIn)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decisions.api.examples import CALCULATION
-from workspaces.examples import MOMENT, Example
+from workspaces.http.examples import MOMENT, Example
 
 CALIBRATION = "01a1f9d4-2b60-7a17-9c44-5e0f3a7d1b92"
 HERE = {"slug": "filer"}

@@ -12,8 +12,8 @@ from decisions.api.serializers.judges import JudgeBody, JudgesSerializer
 from decisions.api.serializers.suggestions import TrainingSerializer
 from decisions.judges.calibrating import list_judges, request_calibration
 from decisions.judges.ledger import JudgeName
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.permissions import acting
 
 
 class JudgeList(APIView):

@@ -34,9 +34,9 @@ from decisions.labelling.reservations import discard_place, reserve_next, save_d
 from decisions.labelling.resolution import adjudicate_item, shown_state, submit_label, undo_in_queue
 from decisions.models import Decision, Episode, Label, LabelQueue, QueueItem, QueueSubject
 from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 def _queue(request: Request, slug: str) -> LabelQueue:

@@ -19,16 +19,16 @@ from decisions.api.serializers.playground import (
 from decisions.gateway.playground import Edits, ask_again, ask_episode
 from decisions.models import Decision, Episode
 from models_registry.versions.references import find_version
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 class DecisionAsk(APIView):
     """Asks another version about a decision, as it was recorded or edited. Nothing is recorded."""
 
     scopes = {"POST": Scope.ROUTE_READ}
-    calls_out = True  # no transaction is open while the model server answers (workspaces.idempotency)
+    calls_out = True  # no transaction is open while the model server answers (workspaces.http.idempotency)
 
     @extend_schema(
         operation_id="ask_again",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from decisions.api.examples import A_DECISION, A_LABEL, DECISION
-from workspaces.examples import MOMENT, Example, page
+from workspaces.http.examples import MOMENT, Example, page
 
 QUEUE = "01a1f9c1-3d52-7c66-8a1b-6e0f4d9b2c77"
 AT = {"slug": "tickets"}

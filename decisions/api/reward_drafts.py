@@ -16,9 +16,9 @@ from decisions.api.serializers.rewards import RevisedSpecSerializer, RewardDraft
 from decisions.models import RewardDraft
 from decisions.rewards.what_if import draft_reward_spec, drop_draft, publish_draft
 from workspaces.errors import NotFound
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 class RewardDraftList(InYamlToo, generics.ListAPIView[RewardDraft]):

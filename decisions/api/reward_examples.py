@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decisions.api.examples import A_CALCULATION, DECISION
-from workspaces.examples import MOMENT, Example, page
+from workspaces.http.examples import MOMENT, Example, page
 
 SPEC = "01a1f7fc-3a52-7d10-8e4b-5c6d7e8f9a0b"
 DRAFT = "01a1f9b4-2b7e-7c33-9a55-1d2e3f4a5b6c"

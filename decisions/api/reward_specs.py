@@ -27,11 +27,11 @@ from decisions.rewards.components import COMPONENTS, Component
 from decisions.rewards.revising import revise_reward_spec
 from decisions.rewards.spec_content import SpecContent, can_be_signal, find_component, read_content
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import StrictJSONParser, text_parameter
+from workspaces.http.permissions import acting
+from workspaces.http.yaml_text import YamlParser, YamlRenderer
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import StrictJSONParser, text_parameter
-from workspaces.permissions import acting
-from workspaces.yaml_text import YamlParser, YamlRenderer
 
 IF_MATCH = OpenApiParameter(
     "If-Match",

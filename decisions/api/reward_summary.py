@@ -14,9 +14,9 @@ from decisions.models import Agent
 from decisions.queries.reward_sample import DEFAULT_RANGE, RANGES, parse_range
 from decisions.queries.reward_summary import summarise_rewards
 from workspaces.errors import NotFound
+from workspaces.http.parsing import text_parameter
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.parsing import text_parameter
-from workspaces.permissions import acting
 
 
 class RewardSummaryDetail(APIView):

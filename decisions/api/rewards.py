@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from decisions.api.serializers.rewards import CalculationSerializer
 from decisions.rewards.queueing import find_calculations, request_calculation
 from jobs.models import Job
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.permissions import acting
 
 
 class CalculationList(generics.ListAPIView[Job]):

@@ -13,9 +13,9 @@ from rest_framework.views import APIView
 from decisions.api.serializers.decisions import DecisionSerializer
 from decisions.labelling.similar import find_similar
 from decisions.models import Decision
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 class LikeSerializer(serializers.Serializer[Any]):

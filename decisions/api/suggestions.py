@@ -14,8 +14,8 @@ from decisions.api.editing import get_agent
 from decisions.api.serializers.suggestions import AutoLabelerSerializer, SuggestionSerializer, TrainingSerializer
 from decisions.labelling.suggesting import request_suggestions
 from decisions.models import AutoLabeler, LabelSuggestion
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.permissions import acting
 
 
 class SuggestionList(generics.ListAPIView[LabelSuggestion]):

@@ -16,9 +16,9 @@ from rest_framework.views import APIView
 from decisions.traces import otlp
 from decisions.traces.recording import record_spans, summary
 from workspaces.errors import TooLarge
+from workspaces.http.parsing import MAX_BATCH
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.parsing import MAX_BATCH
-from workspaces.permissions import acting
 
 
 class ProtobufBody(BaseParser):
@@ -34,7 +34,7 @@ class ProtobufBody(BaseParser):
         body = stream.read(MAX_BATCH + 1)
         if len(body) > MAX_BATCH:
             raise TooLarge(f"The body has more than {MAX_BATCH} bytes.")
-        parser_context.clear()  # as in workspaces.parsing: the request refers to itself by it
+        parser_context.clear()  # as in workspaces.http.parsing: the request refers to itself by it
         return otlp.inflate(body, encoding)
 
 

@@ -46,9 +46,9 @@ from models_registry.models import Alias, CallState, ModelVersion, RegisteredMod
 from models_registry.routing.routes import find_routes
 from models_registry.versions.references import find_version
 from models_registry.versions.services import refuse_reward_model
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 REFERENCE = re.compile(r"(?:models:/)?(?P<agent>[\w-]{1,63})(?P<version>[:@/].{1,100})?", re.DOTALL)
 FORMS = "an agent's slug, slug@alias or slug:7"

@@ -6,8 +6,8 @@ from typing import Any
 
 from decisions.errors import UnknownAgent
 from models_registry.errors import AgentNotAllowed, BudgetSpent, ChatRefused, NoChampion, UnknownVersion
-from workspaces.api_errors import headers_of
 from workspaces.errors import ReckonerError, TooManyRequests
+from workspaces.http.api_errors import headers_of
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 NOT_FOUND = "model_not_found"

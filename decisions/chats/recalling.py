@@ -20,7 +20,7 @@ from decisions.chats.written import Written
 from decisions.gateway.questions import Side
 from decisions.models import ActionSpaceKind, Decision
 from models_registry.routing.router import Route
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 ENDINGS = frozenset({"stop", "length", "tool_calls"})
 NOT_KEPT = ("logprobs", "top_logprobs", "modalities", "audio", "web_search_options")

@@ -13,7 +13,7 @@ from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import Name
 from decisions.traces.messages import find_question
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.parsing import check_body
+from workspaces.http.parsing import check_body
 
 T = TypeVar("T", bound=Struct)
 

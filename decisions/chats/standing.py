@@ -1,8 +1,9 @@
 """Who asks whom: the key of a chat, the agent that it names and who serves that, as they were read last.
 
-Each of them is kept in the process under the stamp of its rows (`workspaces.row_cache`), which costs a query each. Here
-all three are, and cost none: a chat is begun with them, and its call is opened only where the stamps of all these rows
-still hold, which the statement that opens it looks at. Where they do not, or the chat is refused, all is read anew.
+Each of them is kept in the process under the stamp of its rows (`workspaces.storage.row_cache`), which costs a query
+each. Here all three are, and cost none: a chat is begun with them, and its call is opened only where the stamps of all
+these rows still hold, which the statement that opens it looks at. Where they do not, or the chat is refused, all is
+read anew.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 from decisions.agents.current import ACTING, CurrentAgent, find_agents
 from models_registry.errors import NoChampion
 from models_registry.routing.routes import STAMPS, Routes, find_routes
-from workspaces import actors
+from workspaces.access import actors
+from workspaces.access.services import find_key, opens
 from workspaces.models import ApiKey
-from workspaces.prepared import prepared_cursor
-from workspaces.row_cache import STAMP
-from workspaces.services import find_key, opens
+from workspaces.storage.prepared import prepared_cursor
+from workspaces.storage.row_cache import STAMP
 
 
 @dataclass(frozen=True, slots=True)

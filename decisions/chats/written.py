@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workspaces.storable import is_storable, read_json
+from workspaces.storage.storable import is_storable, read_json
 
 MOST_CALLS = 128
 USUAL = frozenset({"role", "content", "tool_calls"})

@@ -17,7 +17,7 @@ from decisions.editors.editor import Control, Draft, Entered
 from decisions.editors.parts import MISSING
 from decisions.editors.schema import LONG_NOW, Field
 from workspaces.errors import FieldFault, ReckonerError
-from workspaces.parsing import check_body
+from workspaces.http.parsing import check_body
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 BROKEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Iterable
 
 from decisions.models import ErasedName
+from workspaces.access.services import secret_hmac
 from workspaces.models import Workspace
-from workspaces.services import secret_hmac
 
 EPISODE = "episode"
 CHANGE = "change"

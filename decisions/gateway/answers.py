@@ -20,7 +20,7 @@ from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from decisions.models.tombstones import ERASED_HASH
 from models_registry.models import Call, ModelVersion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
 

@@ -44,9 +44,9 @@ from models_registry.calls.records import Ending, Opening, close_calls, open_cal
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import CallKind, CallState
 from models_registry.routing.routes import find_routes
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 # Cryptographic seeding is not needed, independence from every other generator is.
 RNG = random.SystemRandom()

@@ -12,7 +12,7 @@ from django.db import transaction
 from decisions.gateway.questions import Question, Reply
 from models_registry.calls.records import Ending, close_calls
 from models_registry.models import Arm, CallState, Exposure, FailedRequest
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 
 def record_exposures(by: Actor, questions: Sequence[Question], now: dt.datetime) -> dict[str, uuid.UUID]:

@@ -25,7 +25,7 @@ from models_registry.calls.key_limits import refuse_over_limits
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import ModelVersion
 from models_registry.versions.services import refuse_reward_model
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
 
 MOST_STEPS = 50

@@ -30,8 +30,8 @@ from decisions.models import Decision
 from models_registry.calls.records import Ending, Opening, close_calls, open_calls
 from models_registry.models import CallKind, CallState
 from models_registry.routing.routes import find_routes
-from workspaces.actors import Actor
-from workspaces.ids import uuid7
+from workspaces.access.actors import Actor
+from workspaces.storage.ids import uuid7
 
 COPIED = ("options", "action", "alternatives", "confidence", "propensity", "temperature", "epsilon", "tokens_in")
 

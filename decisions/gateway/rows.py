@@ -9,8 +9,8 @@ from decisions.gateway.questions import Question
 from decisions.ingest.decisions import DECISION_TABLE
 from decisions.ingest.writer import Columns, Row, Table, insert_of
 from models_registry.calls.records import CLOSED, Ending, closing
-from workspaces.actors import Actor
-from workspaces.prepared import prepared_cursor
+from workspaces.access.actors import Actor
+from workspaces.storage.prepared import prepared_cursor
 
 TABLE = Table(DECISION_TABLE.name, DECISION_TABLE.columns | {"token_ids": "jsonb", "logprobs": "jsonb"})
 

@@ -24,7 +24,7 @@ from decisions.models import ActionSpaceKind
 from models_registry.backends.asking import UnusableAnswer
 from models_registry.backends.endpoint import WriteItem, Written
 from workspaces.errors import FieldFault
-from workspaces.storable import is_storable, read_json
+from workspaces.storage.storable import is_storable, read_json
 
 HOTTEST = 2.0
 """The highest temperature that servers write at."""

@@ -36,7 +36,7 @@ from decisions.importers.records import (
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.step_schemas import StepIn
-from workspaces.ids import uuid7_time
+from workspaces.storage.ids import uuid7_time
 
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:

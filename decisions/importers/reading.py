@@ -16,7 +16,7 @@ import msgspec
 
 from decisions.importers.records import Place, Reading, Record, Refusal
 from workspaces.errors import ReckonerError
-from workspaces.parsing import check_body
+from workspaces.http.parsing import check_body
 
 LONGEST_RECORD = 16 << 20
 CHUNK = 1 << 18

@@ -18,7 +18,7 @@ import msgspec
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
-from workspaces.ids import uuid7_of
+from workspaces.storage.ids import uuid7_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

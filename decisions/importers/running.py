@@ -45,8 +45,8 @@ from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.step_schemas import StepIn
 from decisions.ingest.steps import record_steps
 from decisions.models import ActionSpaceKind, Agent, Episode, ErasedName
-from workspaces.actors import Actor
-from workspaces.ids import uuid7_of
+from workspaces.access.actors import Actor
+from workspaces.storage.ids import uuid7_of
 
 MOST_DECISIONS = 1000
 MOST_BYTES = 8 << 20

@@ -35,7 +35,7 @@ from decisions.importers.records import (
     try_read,
 )
 from decisions.importers.spill import LARGEST_GROUP, Spill, Spilled
-from workspaces.ids import uuid7_time
+from workspaces.storage.ids import uuid7_time
 
 INFERENCE, MODEL_INFERENCE, FEEDBACK = "inference", "model_inference", "feedback"
 

@@ -30,9 +30,9 @@ from decisions.ingest.writer import (
     keep_places,
     write_columns,
 )
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, ReckonerError
-from workspaces.ids import uuid7_time
+from workspaces.storage.ids import uuid7_time
 
 OLDEST = dt.timedelta(days=400)
 NEWEST = dt.timedelta(hours=1)

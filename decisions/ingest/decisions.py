@@ -29,9 +29,9 @@ from decisions.ingest.decoding import ItemError
 from decisions.ingest.schemas import DecisionIn
 from decisions.ingest.writer import Columns, Table
 from models_registry.models import ModelVersion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.ids import is_uuid7_between, uuid7, uuid7_bound
+from workspaces.storage.ids import is_uuid7_between, uuid7, uuid7_bound
 
 DECISION_TABLE = Table(
     "decisions_decision",

@@ -10,7 +10,7 @@ import msgspec
 
 from decisions.ingest.schemas import MAX_ITEMS
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError, TooLarge
-from workspaces.parsing import MAX_BODY
+from workspaces.http.parsing import MAX_BODY
 
 T = TypeVar("T")
 PATH = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)

@@ -17,7 +17,7 @@ from decisions.ingest.decoding import ItemError
 from decisions.ingest.episodes import TRACE, Named, ensure_episodes
 from decisions.ingest.step_schemas import EpisodeIn
 from decisions.models import Episode
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 TOLD = (
     *("session", "unit", "query", "final_response", "tasks_created", "tasks_completed", "tasks_failed", "llm_calls"),

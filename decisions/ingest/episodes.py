@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from decisions.erasure.names import EPISODE, episode_name, find_erased
 from decisions.models import Episode
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 TRACE = re.compile(r"^trace:([0-9a-f]{32})$")
 """A name that means the episode of an OpenTelemetry trace, whichever agent it was first seen with."""

@@ -21,9 +21,9 @@ from decisions.ingest.writer import Row, Table
 from decisions.models import Episode, Feedback, Verdict
 from decisions.models.feedback import MEASURED
 from decisions.models.tombstones import ERASED_HASH
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound
-from workspaces.ids import uuid7, uuid7_time
+from workspaces.storage.ids import uuid7, uuid7_time
 
 FEEDBACK_TABLE = Table(
     "decisions_feedback",

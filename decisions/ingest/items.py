@@ -22,10 +22,10 @@ from decisions.ingest.item_ends import apply_item_outcomes
 from decisions.ingest.schemas import Count, Moment, Name, Share, Text
 from decisions.models import Decision, Item, ItemOutcome, Project, StatusChange
 from decisions.models.tombstones import ERASED_HASH
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
-from workspaces.ids import uuid7
 from workspaces.models import Workspace
+from workspaces.storage.ids import uuid7
 
 Word = Annotated[str, Meta(min_length=1, max_length=32)]
 Label = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -27,9 +27,9 @@ from decisions.ingest.step_schemas import StepIn
 from decisions.ingest.writer import Row, Table
 from decisions.models import Decision
 from decisions.models.tombstones import ERASED_HASH
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound
-from workspaces.ids import uuid7, uuid7_time
+from workspaces.storage.ids import uuid7, uuid7_time
 
 STEP_TABLE = Table(
     "decisions_step",

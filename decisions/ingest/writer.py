@@ -24,7 +24,7 @@ from psycopg.types.json import set_json_dumps
 
 from decisions.errors import Erased
 from decisions.models.tombstones import ERASED_HASH
-from workspaces.prepared import prepared_cursor
+from workspaces.storage.prepared import prepared_cursor
 
 set_json_dumps(msgspec.json.encode)
 

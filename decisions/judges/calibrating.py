@@ -23,10 +23,10 @@ from decisions.models import Agent, JudgeCalibration, JudgeSource, JudgeVerdict
 from decisions.models.verdicts import VERDICT
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 CALIBRATE_JUDGES = "decisions.calibrate_judges"
 LONGEST_METRIC = 64

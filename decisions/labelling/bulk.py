@@ -20,10 +20,10 @@ from decisions.models.tombstones import ERASED_HASH
 from jobs.context import JobContext
 from jobs.errors import JobCancelled
 from jobs.services import enqueue_job, request_cancel
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit
 from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed
 from workspaces.models import Scope
-from workspaces.services import record_audit
 
 LABEL_IN_BULK, UNDO_IN_BULK = "decisions.label_in_bulk", "decisions.undo_labels_in_bulk"
 AT_ONCE = 500

@@ -19,7 +19,7 @@ from django.utils import timezone
 from decisions.labelling.looks import LOOKS, Look
 from decisions.models import LabelQueue, QueueItem, QueueStrategy, Reservation
 from decisions.queries.by_name import FIRST
-from workspaces.ids import uuid7_bound
+from workspaces.storage.ids import uuid7_bound
 
 LOOK = 500
 """How many decisions or episodes one look walks."""

@@ -17,7 +17,7 @@ from decisions.ingest.items import Labels, Word
 from decisions.labelling.labels import record_verdict
 from decisions.models import Decision, Item, StatusChange, Verdict
 from decisions.models.tombstones import ERASED_HASH
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 
 

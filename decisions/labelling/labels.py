@@ -17,7 +17,7 @@ from decisions.labelling.corrections import find_correction_faults, is_same_corr
 from decisions.labelling.subjects import Subject, name_of
 from decisions.models import Decision, Episode, Feedback, Label, QueueItem, Reservation, Skip, Verdict
 from decisions.models.verdicts import VERDICT, WITHDRAWN, find_label, find_verdict, label_key
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
 

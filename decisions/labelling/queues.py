@@ -13,10 +13,10 @@ from decisions.labelling.subjects import KINDS, find_labelled
 from decisions.models import ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject, SkipPolicy
 from decisions.models.labelling import MAX_OVERLAP
 from decisions.models.verdicts import find_label, find_verdict
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed, NotFound
 from workspaces.models import Membership, Scope, User
-from workspaces.services import record_audit
 
 
 @dataclass(frozen=True, slots=True)

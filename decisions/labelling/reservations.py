@@ -23,7 +23,7 @@ from decisions.labelling.queues import check_reviewer, holder_of
 from decisions.labelling.subjects import get_subject, lock_subject
 from decisions.labelling.suggesting import learn_when_due
 from decisions.models import ItemState, LabelQueue, QueueItem, Reservation, SkipPolicy
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, NotFound
 
 MOST_HELD = 10
@@ -105,7 +105,8 @@ def reserve_next(*, by: Actor, queue: LabelQueue, count: int = 1) -> Held:
 
 def _serialise(by: Actor, queue: LabelQueue) -> str:
     """One reviewer's two requests for places follow each other; who holds them, by name. Until the transaction ends,
-    places are read in the order of their index (as by `workspaces.index_order`, in the same statement as the lock)."""
+    places are read in the order of their index (as by `workspaces.storage.index_order`, in the same statement as the
+    lock)."""
     holder = holder_of(by)
     with connection.cursor() as cursor:
         cursor.execute(

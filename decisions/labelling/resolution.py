@@ -20,7 +20,7 @@ from decisions.labelling.queues import check_reviewer, holder_of, may_adjudicate
 from decisions.labelling.reservations import ASKED, find_item, find_place, renew_place, undo_skip
 from decisions.labelling.subjects import get_subject
 from decisions.models import ItemState, Label, LabelQueue, QueueItem, Reservation
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, NotAllowed
 
 

@@ -6,7 +6,7 @@ from django.db import transaction
 
 from decisions.errors import Erased
 from decisions.models import Decision, Skip
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 
 @transaction.atomic

@@ -34,10 +34,10 @@ from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
-from workspaces.actors import Actor, system
-from workspaces.ids import uuid7_bound
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit
 from workspaces.models import Workspace
-from workspaces.services import record_audit
+from workspaces.storage.ids import uuid7_bound
 
 SUGGEST_LABELS = "decisions.suggest_labels"
 MOST_LABELS, MOST_SUGGESTED = 20_000, 5_000

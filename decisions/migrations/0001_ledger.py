@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-import workspaces.ids
+import workspaces.storage.ids
 from decisions.partitions.partitioning import CreatePartitionedModel
 
 
@@ -23,7 +23,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("slug", models.SlugField(max_length=63)),
                 ("name", models.CharField(max_length=200)),
@@ -68,7 +70,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("number", models.PositiveIntegerField()),
                 (
@@ -115,7 +119,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("external_id", models.CharField(blank=True, max_length=200)),
                 ("unit", models.CharField(blank=True, max_length=200)),
@@ -140,7 +146,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("step_number", models.PositiveIntegerField(blank=True, null=True)),
                 ("unit", models.CharField(blank=True, max_length=200, null=True)),
@@ -233,7 +241,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("unit", models.CharField(max_length=200, null=True)),
                 ("metric", models.CharField(max_length=64)),
@@ -296,7 +306,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 (
                     "verdict",
@@ -346,7 +358,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("number", models.PositiveIntegerField()),
                 ("components", models.JSONField()),

@@ -6,7 +6,7 @@ The table of steps is made anew: its partition key changes, and nothing has writ
 import django.db.models.deletion
 from django.db import migrations, models
 
-import workspaces.ids
+import workspaces.storage.ids
 from decisions.partitions.partitioning import CreatePartitionedModel
 
 
@@ -103,7 +103,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 (
                     "number",

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import migrations
 from django.utils import timezone
 
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 BATCH = 1000
 IGNORED = "ignored"

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import migrations, models
 from django.db.models import F, Q
 
-import workspaces.ids
+import workspaces.storage.ids
 
 VERDICTS = [
     ("confirmed", "Confirmed"),
@@ -30,7 +30,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("program", models.CharField(blank=True, max_length=64)),
                 ("verdict", models.CharField(choices=VERDICTS, max_length=16)),

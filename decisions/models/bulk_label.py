@@ -7,8 +7,8 @@ from django.db import models
 from django.db.models import F, Q
 
 from decisions.models.feedback import Verdict
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class BulkLabel(WorkspaceOwned):

@@ -11,8 +11,8 @@ from django.db import models
 from django.db.models import Q
 
 from decisions.models.tombstones import ERASED_HASH
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class Decision(WorkspaceOwned):

@@ -8,8 +8,8 @@ from django.db.models.functions import MD5, Lower, Trim
 from django.utils import timezone
 
 from decisions.models.tombstones import tombstone_name
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 SAME_QUERY = "md5(lower(btrim({0}.query)))"
 """SQL: equal for queries that differ in case and in space around them only."""

@@ -9,8 +9,8 @@ from django.db import models
 from django.db.models import F, Q
 
 from decisions.models.feedback import ONE_SUBJECT
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 MAX_OVERLAP = 5
 

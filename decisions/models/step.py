@@ -8,8 +8,8 @@ import uuid
 from django.db import models
 from django.db.models import Q
 
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class StepKind(models.TextChoices):

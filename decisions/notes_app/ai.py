@@ -17,12 +17,12 @@ from rest_framework.response import Response
 from decisions.ingest.decoding import fault_of
 from decisions.notes_app.api import JSON, TAGS, NotesView, body_of
 from decisions.notes_app.asking import ask_agent
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.idempotency import made_id
+from workspaces.http.idempotency import made_id
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 USER = "userId"
 
@@ -52,7 +52,7 @@ class AskView(NotesView):
     """One agent of the app."""
 
     scopes = {"POST": Scope.ROUTE_READ}
-    calls_out = True  # no transaction is open while the model server answers (workspaces.idempotency)
+    calls_out = True  # no transaction is open while the model server answers (workspaces.http.idempotency)
     kind: str
 
     def answer(self, request: Request) -> Response:

@@ -29,13 +29,17 @@ from decisions.queries.export import ExportChoice, export_lines
 from decisions.queries.readiness import add_up, as_plain, count_training_stats
 from decisions.rewards.pending import Calculated, calculate_pending, count_all_pending
 from decisions.rewards.specs import find_specs
-from workspaces.authentication import ApiKeyAuthentication, InternalKeyAuthentication, WorkspaceSessionAuthentication
 from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.http.authentication import (
+    ApiKeyAuthentication,
+    InternalKeyAuthentication,
+    WorkspaceSessionAuthentication,
+)
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import text_parameter
+from workspaces.http.permissions import acting
+from workspaces.http.rendering import OneFormat
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import text_parameter
-from workspaces.permissions import acting
-from workspaces.rendering import OneFormat
 
 LIST_LIMIT, EXPORT_LIMIT = 10_000, 10_000_000
 DEFAULT_LIMIT = 1000

@@ -21,7 +21,7 @@ from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind, Agent
 from decisions.notes_app.ledger import agent_of_kind
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
 ALTERNATIVES = 3

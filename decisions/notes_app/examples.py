@@ -1,4 +1,4 @@
-"""OpenAPI examples of the notes app's paths; `workspaces.examples` tells the story behind them. PURE."""
+"""OpenAPI examples of the notes app's paths; `workspaces.http.examples` tells the story behind them. PURE."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from decisions.api import examples as story
-from workspaces.examples import Example
+from workspaces.http.examples import Example
 
 ID = story.DECISION
 STATE = {"item": {"id": "item-1", "title": "Flights to Oslo"}, "assignedOpus": {"id": "opus-1", "name": "Travel"}}

@@ -33,7 +33,7 @@ from decisions.queries.lineage import UNUSED, Use, find_uses
 from decisions.rewards.pending import calculate_pending
 from decisions.rewards.specs import find_specs
 from models_registry.models import ModelVersion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 

@@ -33,7 +33,7 @@ from models_registry.models import (
 )
 from models_registry.statistics.best_of import Sums, find_best, mean_of, share_of
 from models_registry.statistics.intervals import Interval
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 MOST = 200
 """Policies, those with most decisions first."""

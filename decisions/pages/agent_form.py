@@ -19,8 +19,8 @@ from decisions.agents.revising import FIELDS
 from decisions.agents.services import AgentSetup
 from decisions.models import ActionSpaceKind, AgentKind
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.json_field import JsonObjectField
-from workspaces.parsing import check_body
+from workspaces.http.json_field import JsonObjectField
+from workspaces.http.parsing import check_body
 
 LONGEST_OPTION = 200
 LEAST_PROMPT, MOST_PROMPT, MOST_COMPLETION = 4, 131_072, 32_768

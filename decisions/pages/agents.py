@@ -35,7 +35,7 @@ from decisions.queries.agents import (
 from models_registry.errors import ExperimentRunning
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
 
 
 @require_safe

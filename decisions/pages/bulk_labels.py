@@ -16,9 +16,9 @@ from decisions.labelling.bulk import cancel_bulk, label_in_bulk, may_take_back, 
 from decisions.labelling.matching import MOST_IN_BULK, WALKED, Asked, Selection, find_matching, read_selection
 from decisions.models import Agent, BulkLabel, Decision, Verdict
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.form_values import find_value_faults
+from workspaces.http.form_values import find_value_faults
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, workspace_page
 
 MEANINGS = {
     Verdict.CONFIRMED: "the chosen actions were right",

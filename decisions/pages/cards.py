@@ -22,7 +22,7 @@ from decisions.labelling.corrections import find_correction_faults
 from decisions.models import Decision, LabelSuggestion, Verdict
 from decisions.queries.decision_shown import ShownDecision, show_decision
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.pages import PageRequest, View, safe_next, wants_part
+from workspaces.pages.guard import PageRequest, View, safe_next, wants_part
 
 AHEAD = 4
 """How many decisions a labelling page holds: the one that is judged, and those that come next."""

@@ -27,11 +27,11 @@ from decisions.queries.queue import find_labelling_queue
 from decisions.queries.waterfall import draw_waterfall
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.form_values import find_value_faults
-from workspaces.ids import uuid7_bound
-from workspaces.index_order import read_in_index_order
+from workspaces.http.form_values import find_value_faults
 from workspaces.models import Role
-from workspaces.pages import PageRequest, safe_next, wants_part, workspace_page
+from workspaces.pages.guard import PageRequest, safe_next, wants_part, workspace_page
+from workspaces.storage.ids import uuid7_bound
+from workspaces.storage.index_order import read_in_index_order
 from workspaces.templatetags.show import in_words
 
 PAGE = 25

@@ -17,8 +17,8 @@ from decisions.queries.episode_list import STATES, find_episodes, parse_filters
 from decisions.queries.episode_shown import duration_of, tell_episodes
 from decisions.queries.episodes import Totals, find_totals
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.index_order import read_in_index_order
-from workspaces.pages import PageRequest, wants_part, workspace_page
+from workspaces.pages.guard import PageRequest, wants_part, workspace_page
+from workspaces.storage.index_order import read_in_index_order
 
 PAGE = 25
 MOST_LINES, MOST_FEEDBACK = 500, 100

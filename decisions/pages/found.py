@@ -6,7 +6,7 @@ from django.http import Http404
 
 from decisions.models import Agent
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.pages import PageRequest
+from workspaces.pages.guard import PageRequest
 
 
 def get_agent(request: PageRequest, slug: str) -> Agent:

@@ -12,7 +12,7 @@ from decisions.judges.ledger import JudgeName
 from decisions.pages.found import get_agent
 from decisions.queries.judges import show_judges
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 
 @require_safe

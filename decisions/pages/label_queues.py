@@ -24,7 +24,7 @@ from decisions.pages.cards import show_editing
 from decisions.pages.queue_cards import cards_of
 from decisions.pages.queue_form import QueueForm
 from workspaces.models import Role
-from workspaces.pages import PageRequest, wants_part, workspace_page
+from workspaces.pages.guard import PageRequest, wants_part, workspace_page
 
 MOST_QUEUES = 100
 MOST_COUNTED = 1_000

@@ -14,7 +14,7 @@ from decisions.models import Agent, AgentKind
 from decisions.pages.agent_form import NewAgentForm, write_setup
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 CUSTOM_SETUP = AgentSetup("{{ text }}")
 

@@ -21,9 +21,9 @@ from decisions.pages.episodes import get_episode
 from decisions.queries.decision_shown import show_decision
 from models_registry.models import ArtifactKind, ModelVersion, VersionState
 from workspaces.errors import InvalidInput, ReckonerError
-from workspaces.json_field import JsonObjectField
+from workspaces.http.json_field import JsonObjectField
 from workspaces.models import Role
-from workspaces.pages import PageRequest, may, workspace_page
+from workspaces.pages.guard import PageRequest, may, workspace_page
 
 MOST_VERSIONS = 100
 

@@ -12,7 +12,7 @@ from decisions.pages import cards
 from decisions.pages.episodes import get_episode
 from decisions.queries.decision_shown import SaidLabel, ShownDecision
 from decisions.queries.episode_shown import ShownEpisode, tell_episodes
-from workspaces.pages import PageRequest
+from workspaces.pages.guard import PageRequest
 
 MOST_LINES = 200
 """Steps and decisions of an episode on its card; its own page shows more."""

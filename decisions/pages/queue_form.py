@@ -20,7 +20,7 @@ from decisions.models.labelling import MAX_OVERLAP
 from decisions.queries.browse import NO_VERDICT, VERDICTS, WINDOWS
 from decisions.queries.episode_list import STATES
 from models_registry.models import Arm
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.models import Membership, User
 from workspaces.templatetags.show import in_words

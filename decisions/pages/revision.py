@@ -11,7 +11,7 @@ from django.shortcuts import render
 
 from decisions.agents.differences import Difference
 from decisions.models import Agent, AgentVersion, RewardSpec
-from workspaces.pages import PageRequest
+from workspaces.pages.guard import PageRequest
 
 
 def show_form(

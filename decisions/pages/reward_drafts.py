@@ -21,7 +21,7 @@ from decisions.rewards.spec_content import complete, read_content
 from decisions.rewards.specs import content_of
 from decisions.rewards.what_if import drop_draft, publish_draft, read_result
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, workspace_page
 
 
 @require_safe

@@ -32,9 +32,9 @@ from decisions.rewards.spec_content import (
 from decisions.rewards.specs import content_of
 from decisions.rewards.what_if import draft_reward_spec
 from workspaces.errors import FieldFault, InvalidInput, TooLarge
+from workspaces.http.yaml_text import MOST_BYTES, read_yaml
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
-from workspaces.yaml_text import MOST_BYTES, read_yaml
+from workspaces.pages.guard import PageRequest, workspace_page
 
 _ask = partial(show_form, "rewards/edit.html")
 

@@ -11,7 +11,7 @@ from decisions.pages.found import get_agent
 from decisions.queries.reward_chart import plot_lag, plot_rewards
 from decisions.queries.reward_sample import RANGES, parse_range
 from decisions.queries.reward_summary import summarise_rewards
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 
 @require_safe

@@ -22,8 +22,8 @@ from decisions.queries.reward_specs import (
 from decisions.rewards.judged import find_left_out
 from decisions.rewards.spec_content import editable_content
 from decisions.rewards.specs import content_of
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
-from workspaces.yaml_text import MEDIA, write_yaml
+from workspaces.http.yaml_text import MEDIA, write_yaml
+from workspaces.pages.guard import STOP_POLLING, PageRequest, workspace_page
 
 
 @require_safe

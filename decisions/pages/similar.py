@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from decisions.labelling.similar import find_similar
 from decisions.pages.cards import get_decision, show_in_order
 from decisions.queries.decision_shown import show_decision
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 CHOSEN = 0.8
 """From this similarity on a decision is selected beforehand."""

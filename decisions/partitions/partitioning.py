@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.migrations.operations import CreateModel
 
-from workspaces.ids import uuid7_bound
+from workspaces.storage.ids import uuid7_bound
 
 PARTITIONED = {
     "decisions_decision": "id",

@@ -20,10 +20,10 @@ import psycopg
 from django.db import OperationalError, connection, transaction
 
 from decisions.partitions.partitioning import PARTITIONED, month_start, partition_name
-from workspaces.actors import system
-from workspaces.ids import uuid7_bound
+from workspaces.access.actors import system
+from workspaces.access.services import record_audit
 from workspaces.models import Workspace
-from workspaces.services import record_audit
+from workspaces.storage.ids import uuid7_bound
 
 EARLIER = "earlier"
 # While a drop waits for its locks, other statements wait behind it. Four such waits stay under the second after which

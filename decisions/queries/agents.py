@@ -22,9 +22,9 @@ from models_registry.models import (
     ModelVersion,
     RegisteredModel,
 )
-from workspaces.ids import uuid7_bound
-from workspaces.index_order import read_in_index_order
 from workspaces.models import AuditEntry, Workspace
+from workspaces.storage.ids import uuid7_bound
+from workspaces.storage.index_order import read_in_index_order
 
 AGENTS, VERSIONS = 100, 20
 CLOCK = dt.timedelta(minutes=1)

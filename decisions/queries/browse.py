@@ -27,8 +27,8 @@ from models_registry.errors import UnknownVersion
 from models_registry.models import Arm
 from models_registry.versions.references import find_version
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
+from workspaces.storage.ids import uuid7_bound
 
 LOOK = 5_000
 """How many decisions one page walks for a filter that no index serves, and how many its chart counts."""

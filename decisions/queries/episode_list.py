@@ -15,8 +15,8 @@ from django.utils import timezone
 from decisions.models import Agent, Episode, Step
 from decisions.queries.browse import WINDOWS
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
+from workspaces.storage.ids import uuid7_bound
 
 LOOK = 2_000
 """Among how many of the newest episodes failures are looked for, which no index serves; and how many of a name."""

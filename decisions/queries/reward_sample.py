@@ -18,8 +18,8 @@ from django.db import connection
 from decisions.models import Agent, RewardSpec
 from decisions.models.verdicts import VERDICT, WITHDRAWN
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.ids import uuid7_bound
-from workspaces.index_order import read_in_index_order
+from workspaces.storage.ids import uuid7_bound
+from workspaces.storage.index_order import read_in_index_order
 
 LOOK = 8_000
 """Decisions of a range that are looked at."""

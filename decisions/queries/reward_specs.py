@@ -15,9 +15,9 @@ from decisions.rewards.queueing import UNDER_WAY, find_calculations
 from decisions.rewards.spec_content import ComponentSetup, SpecContent, compare_contents, stored_components
 from decisions.rewards.specs import content_of
 from jobs.models import Job
-from workspaces.ids import uuid7_bound
+from workspaces.http.yaml_text import write_yaml
 from workspaces.models import AuditEntry
-from workspaces.yaml_text import write_yaml
+from workspaces.storage.ids import uuid7_bound
 
 SPECS = 20
 DRAFTS = 10

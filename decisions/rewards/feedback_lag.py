@@ -15,7 +15,7 @@ from django.utils import timezone
 from decisions.models import Agent
 from models_registry.experiments.feedback_lag import register_lag
 from models_registry.models import RegisteredModel
-from workspaces.ids import uuid7_bound
+from workspaces.storage.ids import uuid7_bound
 
 if TYPE_CHECKING:
     from models_registry.statistics.survival import SurvivalCurve

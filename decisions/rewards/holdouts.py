@@ -15,7 +15,7 @@ from django.db import connection
 from models_registry.experiments.holdouts import WEEK, Sums, register_holdout_counter, threshold_of
 from models_registry.models import Holdout
 from models_registry.statistics.holdouts import ArmSums
-from workspaces.ids import uuid7_bound
+from workspaces.storage.ids import uuid7_bound
 
 # Who is held is calculated here as `routing.is_in_lane` does it. Ids of clients may lie an hour ahead or behind.
 _SUMS = """

@@ -28,8 +28,8 @@ from decisions.rewards.components import ComponentError, Facts, Group
 from decisions.rewards.gathering import Gathered, gather_facts
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
-from workspaces.ids import uuid7
 from workspaces.models import Workspace
+from workspaces.storage.ids import uuid7
 
 MEASURE = "decisions.measure_component"
 BATCH = 20

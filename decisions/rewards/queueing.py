@@ -11,9 +11,9 @@ from django.db.models import Q, QuerySet
 from decisions.models import Agent, RewardDue, RewardSpec
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 CALCULATE_REWARDS = "decisions.calculate_rewards"
 HELP_CALCULATE = "decisions.help_calculate_rewards"

@@ -17,7 +17,7 @@ from decisions.models import Agent
 from models_registry.experiments.traffic import Traffic, register_traffic
 from models_registry.models import GuardrailMeasure, RegisteredModel
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.ids import uuid7_bound
+from workspaces.storage.ids import uuid7_bound
 
 if TYPE_CHECKING:
     from models_registry.experiments.guardrails import GuardrailPlan

@@ -22,7 +22,7 @@ from decisions.rewards.spec_content import (
 )
 from decisions.rewards.specs import content_of, create_reward_spec
 from jobs.models import Job
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
 

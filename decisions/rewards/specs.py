@@ -22,9 +22,9 @@ from decisions.rewards.spec_content import (
     plain_content,
     setup_of,
 )
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 __all__ = [
     "ComponentSetup",

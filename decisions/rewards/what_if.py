@@ -36,9 +36,9 @@ from decisions.rewards.valuing import Plan, make_plan
 from jobs.models import TERMINAL
 from jobs.services import enqueue_job, request_cancel
 from models_registry.models import ModelVersion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, NotFound
-from workspaces.services import record_audit
 
 TRY_DRAFT = "decisions.try_reward_draft"
 MOST_DECISIONS = 20_000

@@ -14,7 +14,7 @@ from decisions.agents.current import CurrentAgent
 from decisions.traces import names
 from decisions.traces.mapping import slug_of
 from decisions.traces.spans import Span
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 Key = tuple[str, str]
 """A span's trace and its own id."""

@@ -17,7 +17,7 @@ from typing import Any
 from decisions.traces import names
 from decisions.traces.messages import find_question, messages_in, messages_out, parse_text, unflatten
 from decisions.traces.spans import Span, moment
-from workspaces.ids import uuid7_of
+from workspaces.storage.ids import uuid7_of
 
 LONGEST_NAME = 200
 LONGEST_SLUG = 63

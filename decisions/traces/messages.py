@@ -14,7 +14,7 @@ import msgspec
 
 from decisions.traces import names
 from decisions.traces.spans import Span
-from workspaces.storable import is_storable, read_json
+from workspaces.storage.storable import is_storable, read_json
 
 MAX_DEPTH = 24
 MAX_CONTAINERS = 50_000

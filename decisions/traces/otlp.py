@@ -28,8 +28,8 @@ from decisions.traces.messages import MAX_DEPTH
 from decisions.traces.spans import Span, SpanEvent
 from decisions.traces.wire import MAX_MESSAGES, check_size
 from workspaces.errors import InvalidInput, TooLarge
-from workspaces.parsing import MAX_BATCH, MAX_BODY, check_body
-from workspaces.storable import is_storable
+from workspaces.http.parsing import MAX_BATCH, MAX_BODY, check_body
+from workspaces.storage.storable import is_storable
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 MAX_SPANS = 10_000

@@ -35,7 +35,7 @@ from decisions.traces.mapping import MappedDecision, MappedSpan, is_of_an_agent,
 from decisions.traces.messages import find_answer, find_question
 from decisions.traces.otlp import Refusal
 from decisions.traces.spans import Span, fault_of_span
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, InvalidInput
 
 MOST_AGENTS = 200

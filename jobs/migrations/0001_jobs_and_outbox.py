@@ -5,7 +5,7 @@ import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models
 
-import workspaces.ids
+import workspaces.storage.ids
 
 
 class Migration(migrations.Migration):
@@ -21,7 +21,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("kind", models.CharField(max_length=64)),
                 ("queue", models.CharField(default="default", max_length=32)),
@@ -70,7 +72,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("sent_at", models.DateTimeField(blank=True, null=True)),
                 ("sends", models.PositiveIntegerField(default=0)),

@@ -1,11 +1,11 @@
-"""Examples of this floor for the OpenAPI document; `workspaces.examples` tells the story behind them. PURE."""
+"""Examples of this floor for the OpenAPI document; `workspaces.http.examples` tells the story behind them. PURE."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workspaces.examples import KEY, MOMENT, Example, page
+from workspaces.http.examples import KEY, MOMENT, Example, page
 
 MODEL = "01a1f97f-f364-70f1-8e34-89638534f457"
 VERSION = "01a1f8ed-5f8c-727a-85c4-051211072231"

@@ -32,9 +32,9 @@ from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment, GateVerdict, Look, ModelVersion, RegisteredModel
 from models_registry.versions.notes import note_version
 from models_registry.versions.references import find_version
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 class ModelList(generics.ListAPIView[RegisteredModel]):

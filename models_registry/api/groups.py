@@ -15,9 +15,9 @@ from models_registry.api.serializers import ExperimentGroupSerializer, GroupStar
 from models_registry.experiments.groups import start_group, stop_group
 from models_registry.models import Experiment, ExperimentGroup
 from models_registry.versions.references import find_version
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 def select_groups(groups: Any) -> Any:

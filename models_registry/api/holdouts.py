@@ -17,10 +17,10 @@ from models_registry.models import Holdout
 from models_registry.models.holdout_bounds import HOLDOUT_SECONDS, LARGEST_SHARE
 from models_registry.statistics.holdouts import compare_arms
 from models_registry.versions.references import find_version
+from workspaces.http.bodies import StrictBody
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
-from workspaces.serializers import StrictBody
 
 
 class ComparisonSerializer(serializers.Serializer[Any]):

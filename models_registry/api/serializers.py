@@ -27,7 +27,7 @@ from models_registry.models import (
 )
 from models_registry.versions.gates import read_gate
 from models_registry.versions.references import FORMS
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 
 class VersionField(serializers.CharField):

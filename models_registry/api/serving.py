@@ -35,12 +35,12 @@ from models_registry.calls.key_limits import measure_key_use
 from models_registry.calls.lists import FILTERS, find_calls, read_filters
 from models_registry.models import AliasMove, Backend, Call, CallState, Deployment, RegisteredModel
 from models_registry.versions.references import find_version
-from workspaces.actors import program
+from workspaces.access.actors import program
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import text_parameter
+from workspaces.http.permissions import acting
+from workspaces.http.throttling import count_this_minute
 from workspaces.models import ApiKey, Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import text_parameter
-from workspaces.permissions import acting
-from workspaces.throttling import count_this_minute
 
 
 def _given(serializer: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from models_registry.models import AliasMove, Backend, BackendKind, Call, Capability, Deployment
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 
 class BackendSerializer(serializers.ModelSerializer[Backend]):

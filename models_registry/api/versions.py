@@ -16,10 +16,10 @@ from models_registry.experiments.reverting import revert_alias
 from models_registry.models import AliasMove, RegisteredModel
 from models_registry.versions.approval import LONGEST_NOTE, approve_version, withdraw_approval
 from models_registry.versions.retirement import restore_version, retire_version
+from workspaces.http.bodies import StrictBody
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
-from workspaces.serializers import StrictBody
 
 
 class RetireSerializer(StrictBody):

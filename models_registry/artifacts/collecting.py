@@ -20,8 +20,8 @@ from django.utils import timezone
 from models_registry.artifacts.holders import find_holders
 from models_registry.artifacts.opening import clear_folder, hide_folder, list_digests
 from models_registry.models import Artifact, VersionState
-from workspaces.actors import Actor, system
-from workspaces.services import record_audit
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit
 
 BATCH = 500
 

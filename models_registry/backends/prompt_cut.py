@@ -1,7 +1,7 @@
 """Leaves out the middle of a prompt that is too long. PURE.
 
-Training and our model server do it by the model's tokenizer (`training.engine.prompts`), and the gateway by that of
-llama.cpp's server or vLLM with a model of ours (`models_registry.backends.token_cuts`): a model reads the same
+Training and our model server do it by the model's tokenizer (`training.engine.models.prompts`), and the gateway by that
+of llama.cpp's server or vLLM with a model of ours (`models_registry.backends.token_cuts`): a model reads the same
 everywhere.
 """
 

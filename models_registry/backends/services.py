@@ -29,9 +29,9 @@ from models_registry.models import (
 from models_registry.models.serving import KEY_VARIABLE
 from models_registry.versions.retirement import refuse_retired
 from models_registry.versions.services import NewVersion, drop_alias, move_alias, refuse_reward_model, register_version
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.services import record_audit
 
 NAME = r"[a-z0-9][a-z0-9-]{0,62}"
 LONGEST_SECONDS = 3600.0

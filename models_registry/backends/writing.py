@@ -16,7 +16,7 @@ from typing import Any
 from models_registry.backends.endpoint import Endpoint, WriteItem, Written
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import BackendKind, Capability
-from workspaces.storable import read_json
+from workspaces.storage.storable import read_json
 
 AT_ONCE = 8
 MOST_CALLS = 8

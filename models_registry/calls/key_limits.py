@@ -1,8 +1,8 @@
 """What an API key may ask, and what its calls may cost in a day (UTC). Whatever opens calls asks `refuse_over_limits`.
 
-The rate is limited where requests come in (`workspaces.throttling`). A budget is looked at before a call is opened, and
-what a call costs is known when it is closed: calls that are open at the same time may together go over it. A call
-without a known cost counts as 0.
+The rate is limited where requests come in (`workspaces.http.throttling`). A budget is looked at before a call is
+opened, and what a call costs is known when it is closed: calls that are open at the same time may together go over it.
+A call without a known cost counts as 0.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from django.db.models import Count, Q, Sum
 
 from models_registry.errors import AgentNotAllowed, BudgetSpent
 from models_registry.models import Call, CallState, KeySpend
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
-from workspaces.ids import uuid7, uuid7_bound
 from workspaces.models import ApiKey
-from workspaces.prepared import prepared_cursor
+from workspaces.storage.ids import uuid7, uuid7_bound
+from workspaces.storage.prepared import prepared_cursor
 
 DAY = dt.timedelta(days=1)
 _SPENT = "SELECT spent FROM models_registry_keyspend WHERE api_key_id = %s AND day = %s"

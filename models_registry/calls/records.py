@@ -17,9 +17,9 @@ import msgspec
 from django.utils import timezone
 
 from models_registry.models import Call, CallState, KeySpend, ModelVersion
-from workspaces.actors import Actor
-from workspaces.ids import uuid7_bound
-from workspaces.prepared import prepared_cursor
+from workspaces.access.actors import Actor
+from workspaces.storage.ids import uuid7_bound
+from workspaces.storage.prepared import prepared_cursor
 
 NEWEST = dt.timedelta(hours=1)
 """How far ahead of the server's clock the id of a decision may be."""

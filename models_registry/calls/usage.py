@@ -11,8 +11,8 @@ from typing import Any
 
 from django.db import connection
 
-from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
+from workspaces.storage.ids import uuid7_bound
 
 WINDOWS = {"day": dt.timedelta(days=1), "week": dt.timedelta(days=7)}
 # The calls of a window lie together by their id; a client may choose an older one, and its call is then left out.

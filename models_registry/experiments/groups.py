@@ -19,9 +19,9 @@ from models_registry.experiments.promotion import end_experiment, prepare_to_ser
 from models_registry.experiments.services import Lane, Tried, add_experiment, find_control
 from models_registry.models import ExperimentGroup, LookAction, ModelVersion
 from models_registry.routing import lanes as routing
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.services import record_audit
 
 FEWEST, MOST = 2, 8
 

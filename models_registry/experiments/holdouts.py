@@ -27,9 +27,9 @@ from models_registry.models.holdout_bounds import find_holdout_faults
 from models_registry.routing import lanes as routing
 from models_registry.statistics.holdouts import ArmSums
 from models_registry.versions.retirement import refuse_retired
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import InvalidInput
-from workspaces.services import record_audit
 
 EVERY = dt.timedelta(hours=1)
 """How old its figures may get while it runs."""

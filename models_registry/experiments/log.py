@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from models_registry.models import BY_SOMEBODY, Experiment, Look, LookAction, Phase
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 
 EVERY = dt.timedelta(hours=1)

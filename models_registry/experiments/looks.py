@@ -36,7 +36,7 @@ from models_registry.experiments.promotion import end_experiment, promote_treatm
 from models_registry.models import Arm, Experiment, Exposure, LookAction, Observation, Phase
 from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
 from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio
-from workspaces.actors import system
+from workspaces.access.actors import system
 
 REBUILT_AT_ONCE = 20_000
 

@@ -17,9 +17,9 @@ from models_registry.experiments.locking import lock_running
 from models_registry.experiments.log import check_reason, record_look
 from models_registry.models import Experiment, LookAction, Phase
 from models_registry.statistics.ramp import RampBounds, find_obstacles
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.services import record_audit
 from workspaces.templatetags.show import percent
 
 

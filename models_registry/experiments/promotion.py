@@ -33,8 +33,8 @@ from models_registry.models import (
 )
 from models_registry.versions.approval import require_approval
 from models_registry.versions.services import drop_alias, find_last_move, move_alias, refuse_reward_model
-from workspaces.actors import Actor
-from workspaces.services import record_audit
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 
 log = logging.getLogger(__name__)
 

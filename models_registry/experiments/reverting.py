@@ -10,7 +10,7 @@ from models_registry.errors import CannotRevert
 from models_registry.experiments.promotion import promote_version
 from models_registry.models import AliasMove, AliasName, RegisteredModel
 from models_registry.versions.services import drop_alias, find_last_move, move_alias
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 LONGEST_REASON = 200
 

@@ -39,9 +39,9 @@ from models_registry.versions.approval import require_approval
 from models_registry.versions.gates import read_gate
 from models_registry.versions.retirement import refuse_retired
 from models_registry.versions.services import get_champion, move_alias
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.services import record_audit
 from workspaces.templatetags.show import points
 
 BOUNDS = (

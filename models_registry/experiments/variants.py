@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from models_registry.models import Variant
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 SetupAdopter = Callable[[Actor, Variant], None]
 

@@ -4,7 +4,7 @@ import django.contrib.postgres.fields
 import django.db.models.deletion
 from django.db import migrations, models
 
-import workspaces.ids
+import workspaces.storage.ids
 
 
 class Migration(migrations.Migration):
@@ -19,7 +19,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("name", models.CharField(max_length=63)),
                 ("by", models.CharField(max_length=254)),
@@ -32,7 +34,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("name", models.SlugField(max_length=63)),
                 (
@@ -93,7 +97,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 (
                     "kind",
@@ -132,7 +138,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("remote_name", models.CharField(blank=True, max_length=200)),
                 ("priority", models.PositiveSmallIntegerField(default=0)),

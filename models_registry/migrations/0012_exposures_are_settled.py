@@ -6,7 +6,7 @@ from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndex
 from django.db import migrations, models
 from django.db.models import Q
 
-from workspaces.ids import uuid7_of
+from workspaces.storage.ids import uuid7_of
 
 # Of running experiments: no look asks about the others any more.
 SETTLE = """

@@ -7,8 +7,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class ArtifactKind(models.TextChoices):

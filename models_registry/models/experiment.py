@@ -7,8 +7,8 @@ from django.db.models import F, Q
 
 from models_registry.models.holdout_bounds import HOLDOUT_SECONDS
 from models_registry.statistics.ramp import RAMP_E, RAMP_UNITS
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class ExperimentState(models.TextChoices):

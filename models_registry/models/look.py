@@ -7,8 +7,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from models_registry.models.experiment import Experiment
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class LookAction(models.TextChoices):

@@ -6,8 +6,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 # Other variables hold secrets of the instance, which no admin may have sent anywhere.
 KEY_VARIABLE = r"^[A-Z][A-Z0-9_]{0,90}_API_KEY$"

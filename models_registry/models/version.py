@@ -8,8 +8,8 @@ from django.db.models import F, Q
 
 from models_registry.errors import NotStored
 from models_registry.models.artifact import Artifact, ArtifactKind
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class VersionState(models.TextChoices):

@@ -1,6 +1,6 @@
 """Who serves a model now: its router, and the places of every version that it may name.
 
-Both are read anew when a row behind them has changed, which one query tells (`workspaces.row_cache`). `decide`
+Both are read anew when a row behind them has changed, which one query tells (`workspaces.storage.row_cache`). `decide`
 and chats call it for every request.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from models_registry.backends.places import Place, find_places
 from models_registry.models import RegisteredModel
 from models_registry.routing.router import Router
-from workspaces.prepared import prepared_cursor
-from workspaces.row_cache import STAMP, RowCache
+from workspaces.storage.prepared import prepared_cursor
+from workspaces.storage.row_cache import STAMP, RowCache
 
 
 @dataclass(frozen=True, slots=True)

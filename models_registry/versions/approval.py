@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from models_registry.errors import NotApproved
 from models_registry.models import ModelVersion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 LONGEST_NOTE = 500
 

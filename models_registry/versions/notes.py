@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models_registry.models import ModelVersion
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.notes import write_notes
 
 

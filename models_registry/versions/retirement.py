@@ -8,8 +8,8 @@ from django.utils import timezone
 from models_registry.artifacts.holders import find_uses, require_files
 from models_registry.errors import VersionInUse, VersionRetired
 from models_registry.models import ModelVersion, VersionState
-from workspaces.actors import Actor
-from workspaces.services import record_audit
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 
 
 @transaction.atomic

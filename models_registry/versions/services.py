@@ -30,10 +30,10 @@ from models_registry.models import (
 )
 from models_registry.versions.approval import require_approval
 from models_registry.versions.retirement import refuse_retired
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 STORE_ATTEMPTS = 3
 

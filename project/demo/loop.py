@@ -30,7 +30,7 @@ from training.models.export import ExportState
 from training.rows.labelled_texts import Example
 from training.runs import recipes
 from training.runs.stages import Progress, Stage, run_stages
-from workspaces.actors import system
+from workspaces.access.actors import system
 
 KIND = "project.demo_loop"
 AGENT = "filer"

@@ -9,10 +9,10 @@ from decisions.models import Agent, Decision
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
 from project.demo.loop import AGENT, KIND
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import Conflict
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 FIRST_KEY = "demo"
 

@@ -40,13 +40,13 @@ from models_registry.models import CallKind
 from project.gateway.database import Database
 from project.gateway.streams import EventStream, Gone, cut_off
 from project.logging import request_logger
-from workspaces import actors
+from workspaces.access import actors
+from workspaces.access.services import find_key
 from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, TooLarge, Unavailable
-from workspaces.ids import uuid7
+from workspaces.http.parsing import MAX_BODY
+from workspaces.http.throttling import count_request
 from workspaces.models import ApiKey, Scope
-from workspaces.parsing import MAX_BODY
-from workspaces.services import find_key
-from workspaces.throttling import count_request
+from workspaces.storage.ids import uuid7
 
 T = TypeVar("T")
 Read = Callable[[Mapping[str, Any]], Chat]

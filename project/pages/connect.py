@@ -20,10 +20,10 @@ from decisions.agents.prompts import template_fields
 from decisions.agents.services import AgentSetup, check_setup, create_agent
 from decisions.models import Agent, AgentKind
 from models_registry.models import Alias, AliasName
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import NO_LIMITS, KeyLimits, NewKey, create_api_key
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Scope
-from workspaces.services import NO_LIMITS, KeyLimits, NewKey, create_api_key
 
 EXAMPLE = "Dinner with Kim on Friday at eight"
 EXAMPLE_OPTIONS = ("today", "this week", "later")

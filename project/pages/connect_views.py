@@ -26,12 +26,12 @@ from project.pages.connect import (
     write_snippets,
 )
 from project.pages.key_limits_form import KeyLimitsForm
+from workspaces.access.services import KeyLimits, NewKey, revoke_api_key
 from workspaces.errors import InvalidInput
-from workspaces.ids import uuid7_bound, uuid7_time
 from workspaces.models import ApiKey, Role, Scope
-from workspaces.pages import STOP_POLLING, PageRequest, may, workspace_page
-from workspaces.services import KeyLimits, NewKey, revoke_api_key
-from workspaces.shown_once import end_secret, read_secret, send_secret
+from workspaces.pages.guard import STOP_POLLING, PageRequest, may, workspace_page
+from workspaces.pages.shown_once import end_secret, read_secret, send_secret
+from workspaces.storage.ids import uuid7_bound, uuid7_time
 
 KEYS = 100
 PLACEHOLDER = "YOUR-KEY"

@@ -10,8 +10,8 @@ from django import forms
 
 from decisions.models import Agent
 from project.pages.registry.backend_forms import FaultsForm
+from workspaces.access.services import LIMITS, MOST_REQUESTS, MOST_SPEND, KeyLimits
 from workspaces.models import ApiKey
-from workspaces.services import LIMITS, MOST_REQUESTS, MOST_SPEND, KeyLimits
 
 
 class KeyLimitsForm(FaultsForm):

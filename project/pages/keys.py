@@ -14,12 +14,12 @@ from django.views.decorators.http import require_http_methods
 from decisions.models import Agent
 from models_registry.calls.key_limits import measure_key_use
 from project.pages.key_limits_form import KeyLimitsForm
-from workspaces import actors
+from workspaces.access import actors
+from workspaces.access.services import change_key_limits, is_live
 from workspaces.errors import InvalidInput
+from workspaces.http.throttling import count_this_minute, limit_of
 from workspaces.models import ApiKey, Role
-from workspaces.pages import PageRequest, workspace_page
-from workspaces.services import change_key_limits, is_live
-from workspaces.throttling import count_this_minute, limit_of
+from workspaces.pages.guard import PageRequest, workspace_page
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from decisions.rewards.queueing import UNDER_WAY, find_all_calculations, request_calculation
 from project.pages.home.counts import count_unread
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, workspace_page
 
 SHOWN = 10
 

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from project.pages.connect_views import rehearsals_url
 from project.pages.home.overview import read_home
-from workspaces.api_errors import json_error
 from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError
-from workspaces.pages import STOP_POLLING, PageRequest, enter_workspace, workspace_page
+from workspaces.http.api_errors import json_error
+from workspaces.pages.guard import STOP_POLLING, PageRequest, enter_workspace, workspace_page
 
 WORKSPACE_PATH = re.compile(r"^/w/(?P<slug>[-\w]+)/")
 REHEARSE = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"

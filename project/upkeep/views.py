@@ -15,7 +15,7 @@ from models_registry.artifacts.quota import measure_use
 from project.upkeep.disk import DiskUsage, measure_disk
 from project.upkeep.lifetimes import LIVES
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 from workspaces.templatetags.show import percent
 
 MOST_TABLES = 12

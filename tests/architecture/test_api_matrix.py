@@ -24,7 +24,7 @@ from tools.factories import (
     MembershipFactory,
     WorkspaceFactory,
 )
-from workspaces.actors import ROLE_SCOPES
+from workspaces.access.actors import ROLE_SCOPES
 from workspaces.models import Scope
 
 OPEN = {"api-schema", "api-docs"}  # the description of the API, without data

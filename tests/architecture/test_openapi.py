@@ -77,8 +77,8 @@ from tools.openapi import document_faults, example_faults, missing_examples, ope
 from training.api import examples as training
 from training.datasets.snapshots import snapshot_ledger
 from training.exports import examples as export_examples
-from workspaces import examples as workspaces_examples
-from workspaces.actors import system
+from workspaces.access.actors import system
+from workspaces.http import examples as workspaces_examples
 
 pytestmark = pytest.mark.slow
 

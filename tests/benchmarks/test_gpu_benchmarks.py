@@ -13,12 +13,12 @@ import torch
 
 from tools.big_model import SHAPES, Task, make_adapter, make_base
 from tools.warm import stand_in
-from training.engine.actions import ActionScorer
-from training.engine.adapters import BASE, adapters_by_row
-from training.engine.checkpoints import newest_checkpoint, write_checkpoint
-from training.engine.events import Events
-from training.engine.models import attach_adapter, load_model, load_tokenizer
-from training.engine.spec import Data, ModelSource, RunSpec
+from training.engine.attempt.checkpoints import newest_checkpoint, write_checkpoint
+from training.engine.attempt.events import Events
+from training.engine.models.actions import ActionScorer
+from training.engine.models.adapters import BASE, adapters_by_row
+from training.engine.models.loading import attach_adapter, load_model, load_tokenizer
+from training.engine.spec.run_spec import Data, ModelSource, RunSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -22,7 +22,7 @@ from tools.factories import (
     RunMetricFactory,
 )
 from training.models import TrainingRun
-from workspaces.actors import system
+from workspaces.access.actors import system
 
 
 def test_environments_and_episodes_fit_and_are_accessible(

@@ -10,8 +10,8 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from tests.browser.accessibility import axe_findings, look_at
-from workspaces.actors import system
-from workspaces.services import record_audit
+from workspaces.access.actors import system
+from workspaces.access.services import record_audit
 
 GROUND = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((sum, one) => sum + +one, 0)"
 """Red, green and blue together: 0 is black, 765 white."""

@@ -13,7 +13,7 @@ from decisions.labelling.resolution import submit_label
 from decisions.models import Feedback, Label
 from tests.browser.accessibility import look_at
 from tools.factories import DecisionFactory, EpisodeFactory, LabelFactory, StepFactory
-from workspaces.actors import person
+from workspaces.access.actors import person
 
 
 def test_a_queue_is_labelled_by_keyboard_and_disputes_are_resolved(

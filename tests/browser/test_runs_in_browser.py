@@ -20,7 +20,7 @@ from tests.browser.accessibility import axe_findings, look_at
 from tools import factories
 from tools.scenes import TOPICS
 from training.api.examples import FINISHED
-from training.engine.samples import Asked, Look, Reply, Samples
+from training.engine.spec.samples import Asked, Look, Reply, Samples
 from training.models import RunMetric, TrainingRun
 
 

@@ -9,7 +9,7 @@ import pytest
 from decisions.models import Decision, StatusChange, Step
 from tests.decisions.conftest import body
 from tools.factories import AgentFactory, AgentVersionFactory, AliasFactory, ModelVersionFactory
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 

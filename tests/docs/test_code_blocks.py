@@ -33,8 +33,8 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tools.model_server import running_model_server
 from tools.warm import MANAGE, stand_in
 from training.engine.environments.tasks import Task
-from training.engine.rows import Labelled, Logged, Preference, Text
-from training.engine.spec import RunSpec
+from training.engine.rows.types import Labelled, Logged, Preference, Text
+from training.engine.spec.run_spec import RunSpec
 from training.runs import launcher
 
 # Why a block may go without being run. A new reason is added here, where a reviewer sees it.

@@ -19,12 +19,12 @@ from project.demo.loop import EXPERIMENT_PLAN
 from tools import reference
 from tools.documented import importer_faults, operation_faults, places
 from tools.openapi import operations
-from training.engine import spec as engine
-from training.engine.methods import METHODS, TRAINING
+from training.engine.spec import run_spec as engine
+from training.engine.spec.methods import METHODS, TRAINING
 from training.run_states import TERMINAL_STATES, TRANSITIONS
-from workspaces.actors import ROLE_SCOPES
-from workspaces.api_errors import DRF_CODES
+from workspaces.access.actors import ROLE_SCOPES
 from workspaces.errors import ReckonerError
+from workspaces.http.api_errors import DRF_CODES
 from workspaces.models import Scope
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -250,7 +250,7 @@ def test_the_engine_s_spec_methods_events_and_exit_codes_are_documented() -> Non
     spec = section(text, "## Spec")
     assert [name for model in inner for name in model.model_fields if not re.search(rf"\b{name}\b", spec)] == []
     assert [codes(cells[0])[0] for cells in rows(section(text, "## Methods"))[1:]] == list(METHODS)
-    from training.engine.events import Kind
+    from training.engine.attempt.events import Kind
 
     assert {codes(cells[0])[0] for cells in rows(section(text, "## Events"))[1:]} == set(get_args(Kind))
     exits = {int(cells[0]) for cells in rows(section(text, "## The folder"))[1:]}

@@ -77,7 +77,7 @@ def test_it_would_notice() -> None:
     assert missing_place("decisions/no_such_file.py") is not None
     assert missing_place("decisions/gateway/decide.py::no_such_function") is not None
     assert missing_place("no-such-folder-of-ours/file.py") is None  # somebody else's
-    assert missing_name("training.engine.spec") is None
+    assert missing_name("training.engine.spec.run_spec") is None
     assert missing_name("decisions.gateway.decide.decide(by=…)") is None
     assert missing_name("decisions.gateway.decide.no_such_function") is not None
     assert missing_name("training.no_such_module") is not None

@@ -75,7 +75,7 @@ def test_a_program_without_tls_is_refused_and_a_browser_led_to_it(db: None, sett
 TOLD = """
 import json, django; django.setup()
 from django.conf import settings as s
-from workspaces.shown_once import COOKIE
+from workspaces.pages.shown_once import COOKIE
 print(json.dumps([COOKIE, *(getattr(s, name) for name in (
     "SESSION_COOKIE_NAME", "CSRF_COOKIE_NAME", "SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE", "SESSION_COOKIE_HTTPONLY",
     "CSRF_COOKIE_HTTPONLY", "SESSION_COOKIE_SAMESITE", "CSRF_COOKIE_SAMESITE", "SECURE_HSTS_SECONDS",

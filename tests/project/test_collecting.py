@@ -26,7 +26,7 @@ from tools import factories
 from training.exports.services import start_export
 from training.models import TrainingRun
 from training.models.export import ExportFormat
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db

@@ -30,9 +30,9 @@ from tools.factories import (
     ModelVersionFactory,
 )
 from tools.model_server import running_model_server
+from workspaces.access.services import find_key
 from workspaces.errors import InvalidInput
 from workspaces.models import ApiKey, AuditEntry
-from workspaces.services import find_key
 
 EVERY = ("route:read", "decisions:write", "feedback:write", "export:read")
 FORM = {

@@ -25,7 +25,7 @@ from tools.factories import (
     ModelVersionFactory,
     uuid7_at,
 )
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.models import AuditEntry
 
 

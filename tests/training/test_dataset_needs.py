@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engine.data import RunData, read_rows
-from training.engine.methods import Need, RowKind
-from training.engine.rows import Logged, Text
-from training.engine.spec import RunSpec
+from training.engine.data.reading import RunData, read_rows
+from training.engine.rows.types import Logged, Text
+from training.engine.spec.methods import Need, RowKind
+from training.engine.spec.run_spec import RunSpec
 from training.models import DatasetSnapshot
 from training.rows.parts import Part
 

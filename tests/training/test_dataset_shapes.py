@@ -36,17 +36,17 @@ from tools.factories import (
 from training.datasets.of_labels import snapshot_labels
 from training.datasets.preview import preview_datasets
 from training.datasets.snapshots import snapshot_ledger
-from training.engine.data import read_rows
-from training.engine.rows import Labelled, Logged, Text
-from training.engine.slates import find_rankings
+from training.engine.data.reading import read_rows
+from training.engine.rows.slates import find_rankings
+from training.engine.rows.types import Labelled, Logged, Text
 from training.errors import EmptyDataset, InvalidRun
 from training.models import DatasetSnapshot, TrainingRun
 from training.rows.labels import LabelQuestion
 from training.rows.selection import Filters
 from training.rows.splitting import Relations
 from training.runs.services import EnginePaths, RunPlan, check_plan, engine_spec, start_run
-from workspaces.ids import uuid7, uuid7_of
 from workspaces.models import AuditEntry
+from workspaces.storage.ids import uuid7, uuid7_of
 
 pytestmark = pytest.mark.django_db
 WHERE = {"status": "TODO", "swimlane": "HOME", "priority": "LOW"}

@@ -30,7 +30,7 @@ from tests.engine_task import TINY, labelled
 from tools.factories import OPTIONS, AgentVersionFactory, DecisionFactory, FeedbackFactory
 from tools.warm import stand_in
 from training.datasets.snapshots import import_labelled, snapshot_ledger
-from training.engine.result import RunResult
+from training.engine.spec.result import RunResult
 from training.exports.services import start_export
 from training.models import Evaluation, TrainingRun
 from training.run_states import RunState

@@ -12,8 +12,8 @@ from django.urls import reverse
 
 from jobs.models import Job
 from tools.factories import DatasetSnapshotFactory, JobFactory, ModelVersionFactory, TrainingRunFactory
-from training.engine.machine import GB, Gpu, Machine
-from training.engine.spec import RunSpec, TinyShape
+from training.engine.machine.facts import GB, Gpu, Machine
+from training.engine.spec.run_spec import RunSpec, TinyShape
 from training.errors import InvalidRun
 from training.models import RunEvent, TrainingRun
 from training.runs.capacity import Load, estimate_load, find_shortages

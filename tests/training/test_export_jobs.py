@@ -20,7 +20,7 @@ from models_registry.models import Artifact, ModelVersion
 from tests.engine_task import labelled
 from tools.export_kills import register_adapted
 from tools.factories import ModelVersionFactory
-from training.engine import export_formats
+from training.engine.spec import export_formats
 from training.exports import plans as export_plans
 from training.exports import services as exports
 from training.exports.services import await_export, start_export

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from training.engine.machine import (
+from training.engine.machine.facts import (
     GB,
     Gpu,
     Machine,
@@ -109,7 +109,7 @@ def test_a_mac_has_apples_gpu_with_the_memory_of_the_machine(
     """No Mac is tested on: what its system says of itself is put in its place."""
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     monkeypatch.setattr("platform.machine", lambda: "arm64")
-    monkeypatch.setattr("training.engine.machine._ask", lambda *command: "")
+    monkeypatch.setattr("training.engine.machine.facts._ask", lambda *command: "")
     monkeypatch.delenv("RECKONER_DEVICE", raising=False)
     if named is not None:
         monkeypatch.setenv("RECKONER_DEVICE", named)

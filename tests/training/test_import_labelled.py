@@ -12,8 +12,8 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.opening import artifact_path
 from tools.factories import DecisionFactory, FeedbackFactory
-from training.engine.data import read_rows
-from training.engine.rows import Text
+from training.engine.data.reading import read_rows
+from training.engine.rows.types import Text
 from training.models import DatasetSnapshot
 
 pytestmark = pytest.mark.django_db

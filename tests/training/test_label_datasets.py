@@ -28,8 +28,8 @@ from tools.factories import (
     RewardSpecFactory,
 )
 from training.datasets.of_labels import snapshot_labels
-from training.engine.data import read_rows
-from training.engine.rows import Labelled
+from training.engine.data.reading import read_rows
+from training.engine.rows.types import Labelled
 from training.errors import EmptyDataset, InvalidRun
 from training.lineage.erasure import start_erasure
 from training.models import DatasetSnapshot

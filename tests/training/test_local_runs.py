@@ -15,8 +15,8 @@ from decisions.models import Agent
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory, FeedbackFactory, RewardSpecFactory
-from training.engine.machine import GB, Machine
-from training.engine.methods import RowKind
+from training.engine.machine.facts import GB, Machine
+from training.engine.spec.methods import RowKind
 from training.local.plans import Rows, Training, UnusableRun, make_plan
 from training.local.runs import read_rows
 from training.models import DatasetSnapshot

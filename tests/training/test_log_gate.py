@@ -23,7 +23,7 @@ from tools.factories import (
     TrainingRunFactory,
 )
 from tools.factories.training import put_rows
-from training.engine.spec import is_held_back
+from training.engine.spec.run_spec import is_held_back
 from training.evaluation.log_gate import (
     LOG_FILE,
     LoggedDecision,

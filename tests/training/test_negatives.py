@@ -25,8 +25,8 @@ from tools.factories import (
 )
 from training.datasets.freezing import start_rebuild
 from training.datasets.snapshots import snapshot_ledger
-from training.engine.data import read_rows
-from training.engine.rows import Logged, Preference, Text
+from training.engine.data.reading import read_rows
+from training.engine.rows.types import Logged, Preference, Text
 from training.models import DatasetSnapshot
 from training.rows.negatives import Negatives
 

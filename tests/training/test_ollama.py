@@ -19,7 +19,7 @@ from models_registry.models import ModelVersion
 from models_registry.versions.services import store_artifact
 from tests.training.ollama_stub import OllamaStub
 from tools.factories import AgentVersionFactory, ExportJobFactory
-from training.engine.export_formats import hash_options
+from training.engine.spec.export_formats import hash_options
 from training.models import ExportJob
 from workspaces.models import Scope
 
@@ -28,8 +28,8 @@ from workspaces.models import Scope
 def export(base_version: ModelVersion, by: Any, tiny_run: Path, tmp_path: Path) -> ExportJob:
     """Ready, as the engine writes it."""
     from training.engine.export import gguf_export
-    from training.engine.export_spec import ExportPlan
-    from training.engine.spec import ModelSource
+    from training.engine.spec.export_spec import ExportPlan
+    from training.engine.spec.run_spec import ModelSource
 
     folder = tmp_path / "export"
     folder.mkdir()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
-from training.engine.rows import Labelled, Logged
+from training.engine.rows.types import Labelled, Logged
 from training.evaluation.plain_baseline import compare_on_heldout, compare_with_words, read_lessons, teach_words
 
 

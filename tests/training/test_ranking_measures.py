@@ -11,7 +11,7 @@ import pytest
 
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import ModelVersionFactory
-from training.engine.result import RunResult
+from training.engine.spec.result import RunResult
 from training.evaluation.measures import measure_evaluation
 from training.evaluation.rankings import MEASURES, Scored, compare_rankings, measure_rankings
 from training.evaluation.scores import gate_version, score_predictions

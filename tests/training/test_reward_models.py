@@ -32,7 +32,7 @@ from training.management.commands.evaluate import find_model
 from training.models import Evaluation, ExportJob
 from training.runs.reward_models import resolve_reward_version
 from training.runs.services import RunPlan, check_plan, start_run, switch_to_run
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db

@@ -26,13 +26,13 @@ from tools.factories import (
     RunMetricFactory,
     TrainingRunFactory,
 )
-from training.engine.result import RewardSpread, RunResult
-from training.engine.samples import Asked, Look, Reply, Samples
+from training.engine.spec.result import RewardSpread, RunResult
+from training.engine.spec.samples import Asked, Look, Reply, Samples
 from training.models import DatasetSnapshot, ExportJob, TrainingRun
 from training.runs.curves import estimate_left
 from training.runs.services import RunPlan, start_run
 from training.supervision.figures import keep_metrics
-from workspaces.actors import person
+from workspaces.access.actors import person
 
 DIFFERENCE = {"mean": 0.123, "low": 0.081, "high": 0.165, "n": 100, "clusters": 20}
 

@@ -34,7 +34,7 @@ from tools.factories import (
 )
 from training.datasets.freezing import freeze_dataset
 from training.datasets.snapshots import import_labelled, snapshot_ledger
-from training.engine.result import RunResult
+from training.engine.spec.result import RunResult
 from training.errors import EmptyDataset, InvalidRun, RunOver
 from training.evaluation.scores import gate_version, score_predictions
 from training.exports.services import end_with_job as end_export

@@ -16,7 +16,7 @@ from models_registry.backends.endpoint import Endpoint, ScoreItem, WriteItem
 from models_registry.backends.model_server import ModelServerClient
 from models_registry.backends.openai import OpenAIClient
 from models_registry.backends.prompts import put_before
-from training.engine.rows import normalise_prompt
+from training.engine.rows.types import normalise_prompt
 from training.exports.modelfile import write_modelfile
 from training.rows.selection import Rewarded
 from training.rows.shapes_of.shapes import shape_of

@@ -19,7 +19,7 @@ from jobs.sweeper import sweep
 from models_registry.models import Backend, ModelVersion
 from tests.judge_model import KEY, PROMPT
 from tools.factories import BackendFactory, JudgeCalibrationFactory, ModelVersionFactory
-from training.engine.spec import RunSpec
+from training.engine.spec.run_spec import RunSpec
 from training.environments.drawing import TaskQuestion, draw_datasets
 from training.errors import EngineFailed, InvalidRun
 from training.models import Evaluation, TrainingRun

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from training.engine.machine import GB, SEVEN_BILLION, Gpu, Machine, find_gpu_tier
-from training.engine.spec import RunSpec
+from training.engine.machine.facts import GB, SEVEN_BILLION, Gpu, Machine, find_gpu_tier
+from training.engine.spec.run_spec import RunSpec
 from training.local.options import as_training, complete_options, read_config
 from training.local.plans import UnusableRun
 from training.runs.capacity import Load, estimate_load

@@ -18,9 +18,9 @@ from tools.factories import DatasetItemFactory, DecisionFactory, FeedbackFactory
 from training.datasets.of_labels import snapshot_labels
 from training.datasets.preview import preview_datasets
 from training.datasets.snapshots import snapshot_ledger
-from training.engine.data import read_data
-from training.engine.methods import RowKind
-from training.engine.spec import RunSpec
+from training.engine.data.reading import read_data
+from training.engine.spec.methods import RowKind
+from training.engine.spec.run_spec import RunSpec
 from training.errors import EmptyDataset
 from training.local.runs import rows_of_agent
 from training.models import DatasetSnapshot

@@ -12,9 +12,9 @@ from django.utils import timezone
 from decisions.erasure.erasing import erase_decisions
 from decisions.models import Agent, Decision, Feedback
 from tests.decisions.conftest import body, verdict
-from workspaces import idempotency
-from workspaces.ids import uuid7
+from workspaces.http import idempotency
 from workspaces.models import ApiKey, KeptAnswer
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 KEY = {"Idempotency-Key": "order-66"}

@@ -11,11 +11,11 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from tests.api_client import ApiClient
-from workspaces import throttling
-from workspaces.actors import system
+from workspaces.access.actors import system
+from workspaces.access.services import KeyLimits, find_key, revoke_api_key, rotate_api_key
 from workspaces.errors import InvalidInput, KeyNotLive
+from workspaces.http import throttling
 from workspaces.models import ApiKey, AuditEntry
-from workspaces.services import KeyLimits, find_key, revoke_api_key, rotate_api_key
 
 pytestmark = pytest.mark.django_db
 HOUR = dt.timedelta(hours=1)

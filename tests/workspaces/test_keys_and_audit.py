@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from tests.api_client import ApiClient
 from tools.factories import AuditEntryFactory, MembershipFactory, UserFactory, WorkspaceFactory
-from workspaces.actors import system
+from workspaces.access.actors import system
+from workspaces.access.services import create_api_key, create_workspace, find_key, revoke_api_key
 from workspaces.errors import InvalidInput
 from workspaces.models import ApiKey, AuditEntry, Membership, User
-from workspaces.services import create_api_key, create_workspace, find_key, revoke_api_key
 
 pytestmark = pytest.mark.django_db
 

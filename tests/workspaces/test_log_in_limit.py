@@ -8,7 +8,7 @@ from django.core.cache import caches
 from django.test import Client
 
 from tools.factories import PASSWORD, UserFactory
-from workspaces import log_in
+from workspaces.accounts import log_in
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db

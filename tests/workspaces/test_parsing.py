@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from project.middleware import ContentLengthMiddleware
 from tests.api_client import ApiClient
 from workspaces.errors import InvalidInput, TooLarge
-from workspaces.ids import uuid7, uuid7_bound, uuid7_of, uuid7_time
-from workspaces.parsing import MAX_BODY, MAX_DEPTH, check_body, inflate, nests_deeper
+from workspaces.http.parsing import MAX_BODY, MAX_DEPTH, check_body, inflate, nests_deeper
+from workspaces.storage.ids import uuid7, uuid7_bound, uuid7_of, uuid7_time
 
 JSON = st.recursive(
     st.none()

@@ -8,7 +8,7 @@ import warnings
 import msgspec
 import pytest
 
-from workspaces.structs import prepare_structs
+from workspaces.http.structs import prepare_structs
 
 
 def test_every_loaded_type_is_made_ready() -> None:

@@ -92,7 +92,7 @@ from tools.factories.workspaces import (
     UserFactory,
     WorkspaceFactory,
 )
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 MODEL_FACTORIES: dict[type[Any], type[DjangoModelFactory[Any]]] = {
     found._meta.model: found  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ from decisions.models import (
 from tools.factories.jobs import JobFactory
 from tools.factories.models_registry import RegisteredModelFactory, VariantFactory
 from tools.factories.workspaces import UserFactory, WorkspaceFactory
-from workspaces.ids import uuid7, uuid7_bound
+from workspaces.storage.ids import uuid7, uuid7_bound
 
 OPTIONS = ("finance", "travel", "health")
 DRAFTED = {

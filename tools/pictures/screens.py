@@ -97,7 +97,7 @@ def seeded_site() -> Iterator[tuple[str, Any, Any]]:
         from tools import factories
         from tools.model_server import running_model_server
         from tools.scenes import make_busy_job, make_scene
-        from workspaces.actors import system
+        from workspaces.access.actors import system
 
         workspace: Any = factories.WorkspaceFactory(slug="notes", name="Notes")
         person: Any = factories.UserFactory(email="mira@example.org", name="Mira")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.api.examples import A_FREEZING
-from workspaces.examples import MOMENT, Example
+from workspaces.http.examples import MOMENT, Example
 
 SOLVED_IN = "01a217b0-c2a8-704d-a877-d2aace86ceab"
 SOLVED_BY = "01a217b0-c50b-7134-9993-ed1a27022d04"

@@ -1,4 +1,4 @@
-"""Examples of this floor for the OpenAPI document; `workspaces.examples` tells the story behind them. PURE."""
+"""Examples of this floor for the OpenAPI document; `workspaces.http.examples` tells the story behind them. PURE."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models_registry.api.examples import CHAMPION, DIGEST, VERSION
-from workspaces.examples import MOMENT, Example, page
+from workspaces.http.examples import MOMENT, Example, page
 
 NDJSON = "application/x-ndjson"
 

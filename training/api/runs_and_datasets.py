@@ -46,11 +46,11 @@ from training.runs.serializers import (
 from training.runs.services import RunPlan, cancel_run, prepare_run, start_run
 from training.runs.sweeps import start_sweep
 from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import text_parameter
+from workspaces.http.permissions import acting
+from workspaces.http.rendering import OneFormat
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import text_parameter
-from workspaces.permissions import acting
-from workspaces.rendering import OneFormat
 
 FILTER_FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "unjudged")
 CSV = "text/csv"

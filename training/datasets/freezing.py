@@ -26,7 +26,7 @@ from training.rows.labels import LabelQuestion
 from training.rows.selection import ALL, Filters
 from training.runs.defaults import choose_settings
 from training.runs.services import RunPlan, start_run
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
 KIND = "training.freeze_dataset"

@@ -16,16 +16,16 @@ from decisions.models import Agent
 from jobs.models import Job, JobState
 from training.datasets.freezing import KIND, start_freezing
 from training.datasets.preview import Preview, preview_datasets
-from training.engine.methods import METHODS
+from training.engine.spec.methods import METHODS
 from training.errors import InvalidRun
 from training.models import DatasetKind, DatasetSnapshot
 from training.rows.selection import Filters
 from training.runs.defaults import FROM_LOGS, Defaults, find_defaults
 from training.runs.services import check_plan
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 AGENTS = 20
 FEW = 500

@@ -21,7 +21,7 @@ from training.rows.labels import LabelQuestion, read_label_rows
 from training.rows.parts import Entry, save_parts, write_parts
 from training.rows.selection import FETCH
 from training.rows.splitting import text_of
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
 

@@ -27,10 +27,10 @@ from training.rows.parts import Entry, Part, save_parts, write_parts
 from training.rows.selection import ALL, FETCH, Filters, Question, Rewarded, read_rewarded, read_unjudged
 from training.rows.shapes_of.shapes import find_versions
 from training.rows.splitting import text_of
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
-from workspaces.ids import uuid7_time
-from workspaces.services import record_audit
+from workspaces.storage.ids import uuid7_time
 
 REBUILT = " (rebuilt)"
 OTHER_KIND: Mapping[str, str] = {
@@ -155,7 +155,7 @@ def import_rows(
     rows: Iterable[Mapping[str, Any]],
     on_made: Callable[[DatasetSnapshot], None] = lambda dataset: None,
 ) -> DatasetSnapshot:
-    """Rows of this kind (training.engine.rows) from outside the ledger. Raises EmptyDataset.
+    """Rows of this kind (training.engine.rows.types) from outside the ledger. Raises EmptyDataset.
 
     `on_made` is called in the transaction that makes the dataset, and may undo it.
     """

@@ -1,6 +1,6 @@
 """`python -m training.engine RUN_DIR`: reads the arguments, the spec and the data, claims an attempt, and runs it.
 
-Several processes, as `accelerate launch --multi_gpu` starts them, run it together (training.engine.processes).
+Several processes, as `accelerate launch --multi_gpu` starts them, run it together (training.engine.machine.processes).
 
 All faults of the spec and the data are reported before anything is written and before torch is imported. Exit codes: 0
 done, 1 failed, 2 the spec, the data or the arguments are not usable, 75 stopped on request (a checkpoint was left; run
@@ -18,13 +18,14 @@ from pathlib import Path
 
 import pydantic
 
-from training.engine.data import DataError, RunData, read_data
+from training.engine.attempt.stop import StopFlag, Stopped
+from training.engine.data.reading import DataError, RunData, read_data
 from training.engine.environments.outside import BadAgent, OutsideAgent, UnknownAgent, find_agent
-from training.engine.export_formats import find_missing_packages
-from training.engine.launch import LIBRARIES, count_processes, find_launch_faults, is_main_process
-from training.engine.machine import this_machine, why_no_quantisation
-from training.engine.methods import RowKind
-from training.engine.spec import (
+from training.engine.machine.facts import this_machine, why_no_quantisation
+from training.engine.machine.launch import LIBRARIES, count_processes, find_launch_faults, is_main_process
+from training.engine.spec.export_formats import find_missing_packages
+from training.engine.spec.methods import RowKind
+from training.engine.spec.run_spec import (
     EXIT_BAD_SPEC,
     EXIT_FAILED,
     EXIT_OK,
@@ -35,7 +36,6 @@ from training.engine.spec import (
     find_reward_faults,
     read_spec,
 )
-from training.engine.stop import StopFlag, Stopped
 
 
 class BadRun(Exception):
@@ -175,7 +175,7 @@ def claim_attempt(run_dir: Path, number: int | None) -> tuple[int, Path]:
 
 def claim_together(run_dir: Path, number: int | None) -> tuple[int, Path]:
     """As `claim_attempt`, by the main one of several processes for all of them."""
-    from training.engine.processes import join_processes
+    from training.engine.machine.processes import join_processes
 
     processes = join_processes()
     told: tuple[int, Path] | list[str] = []
@@ -191,15 +191,15 @@ def claim_together(run_dir: Path, number: int | None) -> tuple[int, Path]:
 
 
 def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFlag, agent: OutsideAgent | None) -> int:
-    from training.engine.events import Events
+    from training.engine.attempt.events import Events
 
     events = Events(folder / "events.jsonl" if is_main_process(os.environ) else Path(os.devnull))
     try:
         # Seconds of imports, which a bad spec should not have to wait for.
-        from training.engine.attempt import Attempt
-        from training.engine.hardware import choose_device, set_threads
-        from training.engine.models import silence_progress_bars
-        from training.engine.processes import join_processes
+        from training.engine.attempt.attempt import Attempt
+        from training.engine.machine.hardware import choose_device, set_threads
+        from training.engine.machine.processes import join_processes
+        from training.engine.models.loading import silence_progress_bars
         from training.engine.run import run_attempt
 
         silence_progress_bars()

@@ -14,21 +14,21 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from training.engine.launch import LIBRARIES
+from training.engine.machine.launch import LIBRARIES
 
 os.environ.update({**LIBRARIES, **os.environ})
 
 import msgspec
 import torch
 
-from training.engine.actions import ActionScorer, hidden_size
-from training.engine.data import Batches
-from training.engine.fit import Updates
-from training.engine.hardware import autocast, choose_device, choose_precision, set_threads
-from training.engine.models import load_for_training, silence_progress_bars, trainable_parameters
-from training.engine.rows import Labelled, prompts_of
-from training.engine.sft import answer_losses
-from training.engine.spec import RunSpec
+from training.engine.data.reading import Batches
+from training.engine.machine.hardware import autocast, choose_device, choose_precision, set_threads
+from training.engine.methods.sft import answer_losses
+from training.engine.models.actions import ActionScorer, hidden_size
+from training.engine.models.loading import load_for_training, silence_progress_bars, trainable_parameters
+from training.engine.rows.types import Labelled, prompts_of
+from training.engine.spec.run_spec import RunSpec
+from training.engine.updates.fit import Updates
 
 BATCHES = 3
 """The first warms up and is not counted."""

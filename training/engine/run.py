@@ -17,15 +17,17 @@ from typing import Any
 import msgspec
 from transformers import AutoConfig
 
-from training.engine.attempt import Attempt, Outcome
-from training.engine.checkpoints import newest_checkpoint, write_synced
-from training.engine.data import RunData
-from training.engine.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.attempt.checkpoints import newest_checkpoint, write_synced
+from training.engine.attempt.memory import BeginAgain, free_memory
+from training.engine.data.reading import RunData
+from training.engine.evaluation.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
+from training.engine.evaluation.watch import Watch
 from training.engine.export.exporting import FOLDER, export
-from training.engine.hardware import prepare_torch
-from training.engine.memory import BeginAgain, free_memory, recompute_activations
-from training.engine.methods import RowKind
-from training.engine.models import (
+from training.engine.machine.hardware import prepare_torch
+from training.engine.methods.reward_model import calibration_error, judge_pairs, load_reward_model
+from training.engine.models.less_memory import recompute_activations
+from training.engine.models.loading import (
     ADAPTER,
     Loaded,
     attach_adapter,
@@ -39,13 +41,12 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
-from training.engine.option_tokens import MANY_OPTIONS
-from training.engine.prompts import PromptEncoder, SystemPromptTooLong, find_room
-from training.engine.result import RewardSpread, RunResult
-from training.engine.reward_model import calibration_error, judge_pairs, load_reward_model
-from training.engine.rows import Asking, Labelled, Logged, Text, prompts_of
-from training.engine.spec import Evaluate, ModelSource, RunSpec
-from training.engine.watch import Watch
+from training.engine.models.option_tokens import MANY_OPTIONS
+from training.engine.models.prompts import PromptEncoder, SystemPromptTooLong, find_room
+from training.engine.rows.types import Asking, Labelled, Logged, Text, prompts_of
+from training.engine.spec.methods import RowKind
+from training.engine.spec.result import RewardSpread, RunResult
+from training.engine.spec.run_spec import Evaluate, ModelSource, RunSpec
 
 PLAIN_TEMPLATE = "the base has no chat template, so it gets a plain one, which is saved with its tokenizer"
 BY_AN_AGENT = "training.engine.served.grpo:train"

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.engine.launch import LIBRARIES
+from training.engine.machine.launch import LIBRARIES
 
 # Weights come from the store. Set before the libraries are imported: a server never asks a hub for anything.
 os.environ.update({"HF_HUB_OFFLINE": "1", **LIBRARIES, **os.environ})
@@ -26,7 +26,7 @@ from granian.server.embed import Server
 
 from models_registry.store.errors import BadAddress
 from models_registry.store.opening import is_remote, open_store
-from training.engine.hardware import choose_device, set_threads
+from training.engine.machine.hardware import choose_device, set_threads
 from training.engine.serving.artifacts import ArtifactStore
 from training.engine.serving.pool import ModelPool
 from training.engine.serving.routes import build_app

@@ -14,9 +14,9 @@ from training.environments.drawing import TaskQuestion, start_drawing
 from training.environments.listed import list_environments
 from training.environments.serializers import DrawTasksSerializer, EnvironmentListSerializer
 from training.runs.serializers import FreezingSerializer
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 class EnvironmentList(APIView):

@@ -36,9 +36,9 @@ from training.engine.environments.registry import (
 from training.engine.environments.tasks import Task
 from training.models import DatasetKind, DatasetSnapshot
 from training.rows.parts import HELD_OUT, Part
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.services import record_audit
 
 KIND = "training.draw_tasks"
 MOST_TASKS = 50_000

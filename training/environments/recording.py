@@ -25,8 +25,8 @@ from jobs.context import JobContext
 from training.engine.environments.episodes import Episode
 from training.environments.episodes import read_held_out
 from training.models import TrainingRun
-from workspaces.actors import Actor, system
-from workspaces.ids import uuid7_of
+from workspaces.access.actors import Actor, system
+from workspaces.storage.ids import uuid7_of
 
 KIND = "training.record_episodes"
 AT_ONCE = 100

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from training.environments.drawing import LONGEST_NAME, TaskQuestion
 from training.environments.listed import ExampleTask, KnownEnvironment
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 _BY_DEFAULT = TaskQuestion(environment="")
 

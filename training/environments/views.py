@@ -23,10 +23,10 @@ from training.environments.listed import KnownEnvironment, describe_environment,
 from training.environments.success import Success, draw_domains, draw_runs, find_success, list_domains
 from training.models import DatasetKind, DatasetSnapshot
 from training.runs.lookup import get_run
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, wants_part, workspace_page
-from workspaces.services import record_audit
+from workspaces.pages.guard import PageRequest, wants_part, workspace_page
 
 PAGE = 25
 DATASETS, RUNS = 20, 50

@@ -27,7 +27,7 @@ from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.opening import artifact_path
 from models_registry.models import GateKind, GateVerdict, ModelVersion
 from models_registry.statistics.intervals import Interval
-from training.engine.spec import is_held_back
+from training.engine.spec.run_spec import is_held_back
 from training.evaluation.off_policy import (
     MIN_EXPLORATION,
     Log,

@@ -22,10 +22,10 @@ from django.conf import settings
 from decisions.labelling.classifier import Machines, learn_machines, make_features, shorten
 from models_registry.models import ModelVersion
 from models_registry.statistics.intervals import clustered_mean, paired_difference
-from training.engine.methods import RowKind
-from training.engine.rows import NO, RIGHT_ABOVE, YES, Labelled, Logged, find_answers, right_or_wrong
-from training.engine.slates import Ranking, find_rankings
-from training.engine.spec import RunSpec, is_held_back
+from training.engine.rows.slates import Ranking, find_rankings
+from training.engine.rows.types import NO, RIGHT_ABOVE, YES, Labelled, Logged, find_answers, right_or_wrong
+from training.engine.spec.methods import RowKind
+from training.engine.spec.run_spec import RunSpec, is_held_back
 from training.evaluation.rankings import Scored, compare_rankings, measure_rankings
 from training.evaluation.scores import as_plain, read_rankings
 from training.models import TrainingRun

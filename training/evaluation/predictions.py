@@ -17,8 +17,8 @@ import msgspec
 from django.conf import settings
 
 from models_registry.statistics.intervals import wilson_interval
-from training.engine.result import RunResult
-from training.engine.rows import Logged, find_answers
+from training.engine.rows.types import Logged, find_answers
+from training.engine.spec.result import RunResult
 from training.models import TrainingRun
 
 BINS = 10

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference
-from training.engine.slates import best_first
+from training.engine.rows.slates import best_first
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 from decisions.models import RewardSpec
 from models_registry.models import GateKind, GateVerdict, ModelVersion
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference, wilson_interval
-from training.engine.result import RunResult
+from training.engine.spec.result import RunResult
 from training.evaluation.rankings import Scored as Ranked
 from training.evaluation.rankings import compare_rankings, measure_rankings
 from training.rows.reward_scale import reward_if

@@ -13,16 +13,16 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from models_registry.versions.references import find_version
-from training.engine.export_formats import QUANTISATIONS
+from training.engine.spec.export_formats import QUANTISATIONS
 from training.exports.downloads import TAR, answer_download
 from training.exports.hosting import HELP, PROFILES, STANDARD
 from training.exports.services import cancel_export, start_export
 from training.models import ExportFormat, ExportJob
+from workspaces.http.bodies import StrictBody
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
+from workspaces.http.rendering import OneFormat
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
-from workspaces.rendering import OneFormat
-from workspaces.serializers import StrictBody
 
 
 class ExportSerializer(serializers.ModelSerializer[ExportJob]):

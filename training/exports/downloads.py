@@ -14,9 +14,9 @@ from training.exports.hosting import PROFILES, STANDARD
 from training.exports.modelfile import MODELFILE, write_beside_gguf, write_modelfile
 from training.models import ExportJob
 from training.models.export import ExportFormat, ExportState
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import Conflict
-from workspaces.services import record_audit
 
 TAR = "application/x-tar"
 GGUF = (ExportFormat.GGUF, ExportFormat.OLLAMA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from models_registry.api.examples import DIGEST, VERSION
-from workspaces.examples import MOMENT, Example, page
+from workspaces.http.examples import MOMENT, Example, page
 
 EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a570"
 QUEUED_EXPORT = "01a1f9d4-e1ab-7738-8a53-4e1b3bb4a571"

@@ -18,7 +18,7 @@ from decisions.models import AgentVersion
 from decisions.queries.agents import find_agent_version
 from models_registry.artifacts.opening import artifact_path, verify_artifact
 from models_registry.models import ModelVersion
-from training.engine.export_formats import INSTALL
+from training.engine.spec.export_formats import INSTALL
 from training.exports.hosting import HostingProfile
 from training.models import ExportJob
 from training.models.export import ExportFormat, ExportState

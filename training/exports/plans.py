@@ -16,17 +16,17 @@ from django.template.defaultfilters import filesizeformat
 from decisions.agents.current import find_current_version
 from models_registry.artifacts.opening import artifact_path, find_cache
 from models_registry.models import ModelVersion
-from training.engine.export_formats import (
+from training.engine.machine.facts import this_machine
+from training.engine.spec.export_formats import (
     QUANTISATIONS,
     Format,
     find_missing_packages,
     find_shape_faults,
     recommend_quantisation,
 )
-from training.engine.export_spec import ExportPlan
-from training.engine.machine import this_machine
-from training.engine.methods import RowKind
-from training.engine.spec import HUB_ID
+from training.engine.spec.export_spec import ExportPlan
+from training.engine.spec.methods import RowKind
+from training.engine.spec.run_spec import HUB_ID
 from training.exports.hosting import STANDARD
 from training.exports.ollama import check_server, named_host
 from training.models import DatasetSnapshot, TrainingRun

@@ -23,8 +23,8 @@ from models_registry.artifacts.opening import artifact_path, verify_artifact
 from models_registry.artifacts.quota import refuse_over_quota
 from models_registry.models import Artifact, ArtifactKind, ModelVersion
 from models_registry.versions.services import locate_version, refuse_remote, refuse_reward_model, store_artifact
-from training.engine.export_formats import hash_options
-from training.engine.export_spec import ExportReport
+from training.engine.spec.export_formats import hash_options
+from training.engine.spec.export_spec import ExportReport
 from training.exports import ollama
 from training.exports.hosting import PROFILES
 from training.exports.plans import find_heldout, make_options, plain_plan
@@ -35,9 +35,9 @@ from training.rows.reward_scale import reward_if
 from training.runs.launcher import Finished, run_engine, write_atomically
 from training.runs.stages import LOOK_AGAIN_SECONDS
 from training.supervision.cards import card_of_export
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit
 from workspaces.errors import InvalidInput
-from workspaces.services import record_audit
 
 EXPORT = "training.export_version"
 SAME_FILES = {"same_files": True}

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from training.engine.methods import RowKind
-from training.engine.right_from import RIGHT_FROM
-from training.engine.rows import Text
-from training.engine.texts import find_right_texts, is_right
+from training.engine.rows.texts import find_right_texts, is_right
+from training.engine.rows.types import Text
+from training.engine.spec.methods import RowKind
+from training.engine.spec.right_from import RIGHT_FROM
 from training.imports.labelled import read_rows
 from training.imports.texts import read_texts
 

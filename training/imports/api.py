@@ -21,10 +21,10 @@ from training.imports.checking import check_file
 from training.imports.serializers import ImportBodySerializer, ImportSerializer, ImportUploadSerializer
 from training.imports.services import KIND, cancel_import, keep_for_import, start_import
 from workspaces.errors import TooLarge
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import StrictJSONParser
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import StrictJSONParser
-from workspaces.permissions import acting
 
 
 class ImportCreate(APIView):

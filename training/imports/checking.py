@@ -22,7 +22,7 @@ from decisions.importers.running import MOST_DECISIONS, Unusable, check_batch, m
 from training.errors import UnusableImport
 from training.imports.labelled import read_rows
 from training.imports.plan import LABELLED, ImportPlan
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
 FIRST, SHOWN = 5, 20

@@ -20,7 +20,7 @@ from training.imports import uploads
 from training.imports.checking import check_file
 from training.imports.plan import DECISIONS, FORMAT_CHOICES, LABELLED, LABELLED_ENDINGS, ImportPlan
 from training.imports.services import keep_for_import
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 SIZE = f"UTF-8, up to {uploads.LARGEST_UPLOAD >> 20} MiB."
 

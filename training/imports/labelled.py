@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from training.engine.rows import Slate
+from training.engine.rows.types import Slate
 
 Filled = Annotated[str, Meta(min_length=1)]
 

@@ -14,7 +14,7 @@ from jobs.models import Job
 from jobs.serializers import JobSerializer
 from training.imports.plan import DECISIONS, FORMAT_CHOICES, LABELLED, ImportPlan
 from training.imports.uploads import LARGEST_UPLOAD
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 COUNTS = ("rows", "decisions", "steps", "feedback", "repeated", "refused")
 

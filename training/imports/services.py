@@ -30,9 +30,9 @@ from training.imports.labelled import read_rows
 from training.imports.plan import LABELLED, ImportPlan
 from training.imports.uploads import drop_kept, keep_file, read_kept
 from training.models import DatasetSnapshot
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit
 from workspaces.models import Workspace
-from workspaces.services import record_audit
 
 KIND = "training.import"
 

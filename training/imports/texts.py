@@ -41,8 +41,8 @@ class ExportedLine(msgspec.Struct):
     metadata: About = msgspec.field(default_factory=About)
 
     def as_row(self, number: int) -> dict[str, Any]:
-        """The row of a text (training.engine.rows). Of a chat, the prompt is the last message of the user's. Raises
-        ValueError."""
+        """The row of a text (training.engine.rows.types). Of a chat, the prompt is the last message of the user's.
+        Raises ValueError."""
         said = {message.role: message.content for message in self.messages}
         prompt = self.prompt if self.prompt is not None else said.get("user")
         completion = self.completion if self.completion is not None else said.get("assistant")

@@ -16,7 +16,7 @@ import msgspec
 from django.core.files.uploadedfile import UploadedFile
 
 from models_registry.artifacts.opening import local_root, safe_join
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 LARGEST_UPLOAD = 32 << 20
 LONGEST_STEM, LONGEST_ENDING = 40, 16

@@ -22,7 +22,7 @@ from training.imports.services import KIND, cancel_import, find_upload, start_im
 from training.imports.uploads import drop_kept
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 PAGE = 25
 KINDS = {LABELLED: "Labelled rows", DECISIONS: "Decisions"}

@@ -13,9 +13,9 @@ from rest_framework.views import APIView
 
 from models_registry.versions.references import find_version
 from training.lineage.versions import DATASET, RUN, VERSION, Lineage, read_lineage
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 class LineageNodeSerializer(serializers.Serializer[Any]):

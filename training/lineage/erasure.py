@@ -32,11 +32,11 @@ from jobs.services import enqueue_job
 from training.imports.services import erase_refusals
 from training.lineage.marks import cancel_marked_runs, mark_datasets, mark_made_versions, remove_marked_files
 from training.models import DatasetItem, Erasure
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit, secret_hmac
 from workspaces.erasure import erase_answers
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
-from workspaces.services import record_audit, secret_hmac
 
 KIND = "training.erase_person"
 BATCH = 2000

@@ -14,9 +14,9 @@ from training.datasets.freezing import start_rebuild
 from training.lineage.erasure import LONGEST, preview_erasure, read_person, start_erasure
 from training.models import DatasetSnapshot, Erasure
 from training.runs.serializers import DatasetSerializer, FreezingSerializer
+from workspaces.http.bodies import StrictBody
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.permissions import acting
-from workspaces.serializers import StrictBody
 
 
 class ErasureSerializer(serializers.ModelSerializer[Erasure]):

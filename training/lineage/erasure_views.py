@@ -13,7 +13,7 @@ from decisions.erasure.erasing import PersonKind
 from training.lineage.erasure import preview_erasure, read_person, start_erasure
 from training.models import Erasure
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 SHOWN = 100
 COLUMNS = ("decisions", "items", "datasets", "versions")

@@ -16,14 +16,14 @@ from django.utils import timezone
 from jobs.errors import Permanent
 from models_registry.erasure import mark_versions, remove_artifact
 from models_registry.models import ModelVersion
-from training.engine.samples import SAMPLES_FILE
+from training.engine.spec.samples import SAMPLES_FILE
 from training.errors import RunOver
 from training.evaluation.log_gate import remove_log
 from training.models import DatasetSnapshot, EvaluationSuite, TrainingRun
 from training.run_states import TERMINAL_STATES
 from training.runs.reward_models import find_reward_models, find_reward_version
 from training.runs.services import cancel_run
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.models import Workspace
 
 HANDED = {"dataset": "train", "replay": "replay", "heldout": "heldout"}

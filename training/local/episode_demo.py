@@ -19,7 +19,7 @@ from training.engine.environments.demonstrations import demonstrate
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
-from training.engine.result import ModelScore
+from training.engine.spec.result import ModelScore
 from training.evaluation.paired_tasks import PairedTasks, read_paired_tasks
 from training.local.runs import run_here
 from training.runs.on_tasks import AT_ONCE, LEARNING_RATE, ONLINE

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from training.engine.methods import TRAINING, RowKind
+from training.engine.spec.methods import TRAINING, RowKind
 from training.local.plans import Training, UnusableRun
 from training.runs.default_runs import merge_settings
 from training.runs.presets import PRESETS

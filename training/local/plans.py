@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 import pydantic
 
-from training.engine.machine import this_machine, why_no_quantisation
-from training.engine.methods import TRAINING, WHAT_LACKS, Need, RowKind
-from training.engine.row_types import ROW_TYPES
-from training.engine.settings import Online
-from training.engine.spec import RunSpec
+from training.engine.data.row_types import ROW_TYPES
+from training.engine.machine.facts import this_machine, why_no_quantisation
+from training.engine.spec.methods import TRAINING, WHAT_LACKS, Need, RowKind
+from training.engine.spec.run_spec import RunSpec
+from training.engine.spec.settings import Online
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally
 from training.runs.base_models import TINY

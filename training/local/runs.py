@@ -23,9 +23,9 @@ from decisions.models import Agent
 from models_registry.artifacts.opening import artifact_path
 from models_registry.models import ArtifactKind
 from training.datasets.freezing import freeze_rows
-from training.engine.methods import TRAINING, RowKind
-from training.engine.result import RunResult
-from training.engine.spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
+from training.engine.spec.methods import TRAINING, RowKind
+from training.engine.spec.result import RunResult
+from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
 from training.imports.texts import read_texts
 from training.local.plans import ROWS, LocalPlan, Rows, Training, UnusableRun, absolute_base
@@ -36,7 +36,7 @@ from training.rows.shapes_of.shapes import shape_of
 from training.runs import launcher
 from training.runs.launcher import EventTail, engine_environment, write_atomically
 from training.supervision.cards import CARD, card_of_folder
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 RUN = "run"
 POLL_SECONDS = 0.2

@@ -33,8 +33,8 @@ from training.run_states import RunState
 from training.runs import recipes
 from training.runs.services import RunPlan, start_run
 from training.runs.stages import Progress
-from workspaces.actors import Actor
-from workspaces.ids import uuid7_of
+from workspaces.access.actors import Actor
+from workspaces.storage.ids import uuid7_of
 
 CHUNK = 256
 SEED_LABELS, HELDOUT = "seed labels", "held-out rows"

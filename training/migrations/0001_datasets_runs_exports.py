@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-import workspaces.ids
+import workspaces.storage.ids
 
 
 class Migration(migrations.Migration):
@@ -22,7 +22,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("name", models.CharField(max_length=200)),
                 (
@@ -98,7 +100,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 (
                     "format",
@@ -154,7 +158,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("method", models.CharField(max_length=32)),
                 (
@@ -275,7 +281,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("attempt", models.PositiveIntegerField()),
                 ("sequence", models.PositiveIntegerField()),
@@ -295,7 +303,9 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.UUIDField(default=workspaces.ids.uuid7, editable=False, primary_key=True, serialize=False),
+                    models.UUIDField(
+                        default=workspaces.storage.ids.uuid7, editable=False, primary_key=True, serialize=False
+                    ),
                 ),
                 ("rows", models.PositiveIntegerField()),
                 ("scores", models.JSONField(help_text="{base|trained: {accuracy, reward, valid_share: interval}}")),

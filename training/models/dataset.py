@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from training.engine.methods import TRAINING, Need, RowKind
-from training.engine.right_from import RIGHT_FROM
-from workspaces.ids import uuid7
+from training.engine.spec.methods import TRAINING, Need, RowKind
+from training.engine.spec.right_from import RIGHT_FROM
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class DatasetKind(models.TextChoices):

@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import Q
 
 from decisions.erasure.erasing import PersonKind
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class Erasure(WorkspaceOwned):

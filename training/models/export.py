@@ -7,9 +7,9 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
-from training.engine.export_formats import hash_options
-from workspaces.ids import uuid7
+from training.engine.spec.export_formats import hash_options
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 NO_OPTIONS = hash_options({})
 
@@ -35,7 +35,7 @@ LIVE = (ExportState.QUEUED, ExportState.READY)
 
 
 class ExportJob(WorkspaceOwned):
-    """`options`: the format's own (`training.engine.export_spec.ExportPlan.options`; of ollama its `quantisation`,
+    """`options`: the format's own (`training.engine.spec.export_spec.ExportPlan.options`; of ollama its `quantisation`,
     `profile` and `host`), by their hash once for a version and format.
 
     `report`: what the engine says of the files and of their parity, `ExportReport` as JSON; of whole weights that are

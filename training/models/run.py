@@ -8,8 +8,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from training.run_states import TERMINAL_STATES, RunState
-from workspaces.ids import uuid7
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 TERMINAL_VALUES = sorted(state.value for state in TERMINAL_STATES)
 RUN_STATE_CHOICES = [(state.value, state.value.replace("_", " ").capitalize()) for state in RunState]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from training.engine.methods import RowKind
-from workspaces.ids import uuid7
+from training.engine.spec.methods import RowKind
 from workspaces.models import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class EvaluationSuite(WorkspaceOwned):
@@ -15,7 +15,8 @@ class EvaluationSuite(WorkspaceOwned):
     never changed once it is there. `left_out`: texts of the dataset that are not known to be right.
 
     `scorer` is {right, wrong}, what the agent's reward spec gave to either when the suite was made, or {components}: a
-    reward function of the action (training.engine.reward_function). `slice_by` is a field of the rows, "" for none.
+    reward function of the action (training.engine.spec.reward_function). `slice_by` is a field of the rows, "" for
+    none.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -30,10 +30,10 @@ from training.pages.runs import as_id
 from training.rows.labels import LEAST_CONFIDENCE, LabelQuestion
 from training.rows.selection import Filters
 from training.runs.defaults import find_defaults
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, wants_part, workspace_page
-from workspaces.services import record_audit
+from workspaces.pages.guard import PageRequest, wants_part, workspace_page
 
 PAGE = 25
 RUNS = 20

@@ -16,7 +16,7 @@ from decisions.judges.calibrating import list_newest_models, read_assessment
 from decisions.judges.ledger import find_judges
 from decisions.models import Agent, JudgeCalibration, JudgeVerdict
 from models_registry.models import Backend
-from training.engine.methods import TRAINING, RowKind
+from training.engine.spec.methods import TRAINING, RowKind
 from training.models import DatasetSnapshot
 from training.runs.on_tasks import find_class
 from workspaces.models import Workspace

@@ -17,15 +17,15 @@ from django.db.models import Q
 
 from decisions.models import Agent
 from models_registry.models import ArtifactKind, ModelVersion
-from training.engine.methods import TRAINING, Need, RowKind
-from training.engine.settings import Lora, Online, Optimiser
+from training.engine.spec.methods import TRAINING, Need, RowKind
+from training.engine.spec.settings import Lora, Online, Optimiser
 from training.models import DatasetSnapshot, TrainingRun
 from training.pages.judge_fields import JUDGE_PATHS, JudgeFields, MarkedSelect
 from training.runs.base_models import TINY, hub_ids, is_allowed_base, list_folders
 from training.runs.reward_models import resolve_reward_version
 from training.runs.services import RunPlan
 from workspaces.errors import FieldFault
-from workspaces.json_field import JsonObjectField
+from workspaces.http.json_field import JsonObjectField
 from workspaces.models import Workspace
 
 DATASETS, VERSIONS = 200, 200

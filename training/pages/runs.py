@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from decisions.models import Agent
 from models_registry.models import AliasName, Experiment, ExperimentState, GateVerdict, ModelVersion
 from models_registry.versions.gates import read_gate
-from training.engine.methods import TRAINING
+from training.engine.spec.methods import TRAINING
 from training.environments.success import list_domains
 from training.evaluation.measures import draw_verdicts, find_reach, measure_evaluation, tone_of
 from training.evaluation.paired_runs import pair_runs
@@ -35,7 +35,7 @@ from training.runs.services import cancel_run
 from training.supervision.figures import show_figures
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 PAGE = 25
 EVENTS = 40

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods
 from decisions.models import Agent
 from jobs.models import Job
 from training.datasets.new_decisions import find_readiness, request_training
-from training.engine.machine import this_machine
+from training.engine.machine.facts import this_machine
 from training.errors import InvalidRun
 from training.models import DatasetKind, DatasetSnapshot
 from training.pages.run_form import RunForm, values_of_plan, values_of_run
@@ -30,7 +30,7 @@ from training.runs.lookup import get_run
 from training.runs.presets import PRESETS
 from training.runs.services import RunPlan, check_plan, prepare_run, start_run
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 AGENTS = 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from training.engine.methods import TRAINING, Method, Need, RowKind
+from training.engine.spec.methods import TRAINING, Method, Need, RowKind
 from training.models import DatasetSnapshot
 
 ROWS_IN_WORDS = {

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from training.engine.rows import normalise_prompt
+from training.engine.rows.types import normalise_prompt
 from training.rows.trl_formats import is_right
 
 KEPT = 64

@@ -19,14 +19,14 @@ from decisions.agents.current import find_current_version
 from decisions.models import Agent, RewardSpec
 from models_registry.models import ArtifactKind
 from models_registry.versions.services import store_artifact
-from training.engine.rows import normalise_prompt
+from training.engine.rows.types import normalise_prompt
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetSnapshot
 from training.rows.negatives import MARK, Negatives
 from training.rows.splitting import Relations
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
-from workspaces.services import record_audit
 
 ROWS_FILE = "rows.jsonl"
 SPOOL = "entries.jsonl"
@@ -127,8 +127,8 @@ class Tally:
                 values.add(found.get(name, ""))
 
     def _add_right(self, row: Mapping[str, Any]) -> None:
-        """How right the row is, as the engine will see it (`training.engine.texts.is_right`, and of logged rows
-        `training.engine.rows.right_or_wrong`)."""
+        """How right the row is, as the engine will see it (`training.engine.rows.texts.is_right`, and of logged rows
+        `training.engine.rows.types.right_or_wrong`)."""
         right, known = row.get("right"), row.get("reward")
         if right is not None:
             self.declared.add(right)
@@ -174,7 +174,7 @@ class Tally:
 
     def cuts_for(self, agent: Agent) -> dict[str, Any]:
         """How many prompts, with their system prompts, have more words than the agent reads tokens: their middle is cut
-        in any case (training.engine.prompts). Only the run, with its tokenizer, can count them all."""
+        in any case (training.engine.models.prompts). Only the run, with its tokenizer, can count them all."""
         current = find_current_version(agent)
         most = current.max_prompt_tokens if current is not None else None
         cut = sum(rows for words, rows in self.words.items() if most is not None and words > most)

@@ -1,7 +1,7 @@
 """The rows of a dataset of texts that a model's own texts can be compared with: those that are known to be right.
 
 A run's held-out data, suites and pages of evaluations ask here, and the engine the same of the rows
-(`training.engine.texts`).
+(`training.engine.rows.texts`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 
 from models_registry.artifacts.opening import artifact_path
-from training.engine.methods import RowKind
-from training.engine.right_from import RIGHT_FROM
-from training.engine.rows import Text
-from training.engine.texts import is_right
+from training.engine.rows.texts import is_right
+from training.engine.rows.types import Text
+from training.engine.spec.methods import RowKind
+from training.engine.spec.right_from import RIGHT_FROM
 from training.models import DatasetSnapshot
 from training.rows.parts import ROWS_FILE
 from workspaces.errors import FieldFault

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from training.engine.right_from import RIGHT_FROM
-from training.engine.rows import normalise_prompt
-from training.engine.texts import from_people
+from training.engine.rows.texts import from_people
+from training.engine.rows.types import normalise_prompt
+from training.engine.spec.right_from import RIGHT_FROM
 
 Row = dict[str, Any]
 Read = Callable[[], Iterator[Row]]

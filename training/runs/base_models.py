@@ -11,7 +11,7 @@ from pathlib import Path
 from django.conf import settings
 
 from models_registry.artifacts.opening import local_root
-from training.engine.spec import REWARD_MODEL
+from training.engine.spec.run_spec import REWARD_MODEL
 
 TINY = "tiny"
 

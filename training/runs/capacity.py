@@ -1,7 +1,7 @@
 """Whether a run fits this machine: reads its base and what the machine has, and says what is short and what would fit.
 
 Called before a run is queued. The machine is that of the process which asks; where workers stand elsewhere, theirs
-decides in the end: an engine whose GPU is full takes smaller batches (training.engine.accumulate).
+decides in the end: an engine whose GPU is full takes smaller batches (training.engine.updates.accumulate).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from django.conf import settings
 
 from models_registry.artifacts.opening import artifact_path
 from models_registry.models import ModelVersion
-from training.engine.machine import (
+from training.engine.machine.facts import (
     Machine,
     Profile,
     Recommended,
@@ -29,9 +29,9 @@ from training.engine.machine import (
     this_machine,
     why_no_quantisation,
 )
-from training.engine.methods import RowKind
-from training.engine.settings import Lora
-from training.engine.spec import RunSpec
+from training.engine.spec.methods import RowKind
+from training.engine.spec.run_spec import RunSpec
+from training.engine.spec.settings import Lora
 from training.models import DatasetSnapshot, TrainingRun
 from training.rows.parts import ROWS_FILE
 from training.run_states import TERMINAL_STATES, RunState

@@ -12,7 +12,7 @@ from training.models import DatasetSnapshot, TrainingRun
 from training.runs.defaults import find_defaults
 from training.runs.presets import PRESETS
 from training.runs.services import RunPlan, start_run
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
 

@@ -18,9 +18,9 @@ from decisions.agents.current import current_versions
 from decisions.models import Agent, AgentVersion
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
-from training.engine.machine import fit_settings
-from training.engine.methods import METHODS, Need, RowKind
-from training.engine.spec import HELD_OUT, RunSpec, TinyShape
+from training.engine.machine.facts import fit_settings
+from training.engine.spec.methods import METHODS, Need, RowKind
+from training.engine.spec.run_spec import HELD_OUT, RunSpec, TinyShape
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.run_states import RunState
 from training.runs import recipes

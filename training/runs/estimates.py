@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.engine.methods import RowKind
-from training.engine.settings import FEWEST_OTHERS, Lora
-from training.engine.spec import CHECKPOINTS_KEPT, RunSpec, TinyShape
+from training.engine.spec.methods import RowKind
+from training.engine.spec.run_spec import CHECKPOINTS_KEPT, RunSpec, TinyShape
+from training.engine.spec.settings import FEWEST_OTHERS, Lora
 
 TOKENS_PER_WORD = 1.6
 TEMPLATE_TOKENS = 16
 TEXT_SHARE = 1 / 8
-"""Of an update's rows, those that are read as text as well (training.engine.answers)."""
+"""Of an update's rows, those that are read as text as well (training.engine.updates.answers)."""
 MOMENTS = 2
 """Of AdamW, for each trained weight; with the weight itself and its gradient, 16 bytes in float32."""
 PROCESS_BYTES = 800 * 10**6

@@ -26,8 +26,8 @@ from django.conf import settings
 from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from models_registry.artifacts.opening import reading
-from training.engine.result import RunResult
-from training.engine.spec import EXIT_BAD_SPEC, EXIT_FAILED, EXIT_OK, EXIT_STOPPED
+from training.engine.spec.result import RunResult
+from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_FAILED, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
 
 logger = structlog.get_logger(__name__)
@@ -39,7 +39,7 @@ CANCEL_CHECK_SECONDS = 1.0
 LAST_WORDS = 2000
 BAD_SPEC = '{"error": "bad_spec"'
 """How the engine begins the line in which it refuses a spec."""
-TRY_DEVICE: tuple[str, ...] = (sys.executable, "-m", "training.engine.hardware")
+TRY_DEVICE: tuple[str, ...] = (sys.executable, "-m", "training.engine.machine.hardware")
 TRY_SECONDS = 120.0
 
 # The engine gets what it needs to find Python, models and devices: no database, no keys.

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import Http404
 
 from training.models import TrainingRun
-from workspaces.pages import PageRequest
+from workspaces.pages.guard import PageRequest
 
 
 def runs_of(request: PageRequest) -> QuerySet[TrainingRun]:

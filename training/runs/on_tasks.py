@@ -11,7 +11,7 @@ from typing import Any
 
 from training.engine.environments.protocol import BaseEnvironment
 from training.engine.environments.registry import BadEnvironment, UnknownEnvironment, find_environment
-from training.engine.methods import RowKind
+from training.engine.spec.methods import RowKind
 from training.models import DatasetSnapshot
 from workspaces.errors import FieldFault
 

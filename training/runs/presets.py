@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training.engine.methods import RowKind
+from training.engine.spec.methods import RowKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from decisions.models import Agent
 from models_registry.errors import UnknownVersion
 from models_registry.models import ArtifactKind, ModelVersion
 from models_registry.versions.references import FORMS, find_version, is_reference
-from training.engine.spec import LEARNED
+from training.engine.spec.run_spec import LEARNED
 from workspaces.errors import FieldFault
 from workspaces.models import Workspace
 

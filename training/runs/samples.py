@@ -1,7 +1,7 @@
 """What a run's model answers to a few rows, before the training and now, as its page and the API show it.
 
-The engine keeps one small file in its attempt's folder (training.engine.watch). It holds what people wrote, so nothing
-of it is stored in the database, and it goes with the rows that it is of (training.lineage.marks).
+The engine keeps one small file in its attempt's folder (training.engine.evaluation.watch). It holds what people wrote,
+so nothing of it is stored in the database, and it goes with the rows that it is of (training.lineage.marks).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from django.conf import settings
 
-from training.engine.samples import SAMPLES_FILE, Asked, Reply, Samples
+from training.engine.spec.samples import SAMPLES_FILE, Asked, Reply, Samples
 from training.models import TrainingRun
 
 

@@ -10,12 +10,12 @@ from rest_framework import serializers
 from jobs.models import Job
 from jobs.serializers import JobSerializer
 from models_registry.api.serializers import VersionField
-from training.engine.methods import TRAINING
-from training.engine.samples import Reply
+from training.engine.spec.methods import TRAINING
+from training.engine.spec.samples import Reply
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.rows.labels import LEAST_CONFIDENCE
 from training.runs.samples import SampleLine, ShownSamples
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 
 class DatasetSerializer(serializers.ModelSerializer[DatasetSnapshot]):

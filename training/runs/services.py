@@ -19,10 +19,10 @@ from models_registry.artifacts.holders import require_files
 from models_registry.artifacts.quota import refuse_over_quota
 from models_registry.experiments.promotion import promote_version
 from models_registry.models import ModelVersion
-from training.engine.machine import this_machine, why_no_quantisation
-from training.engine.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need, RowKind
-from training.engine.right_from import RIGHT_FROM
-from training.engine.spec import HELD_OUT, ORDERED, RunSpec, find_reward_faults
+from training.engine.machine.facts import this_machine, why_no_quantisation
+from training.engine.spec.methods import METHODS, TRAINING, WHAT_LACKS, Method, Need, RowKind
+from training.engine.spec.right_from import RIGHT_FROM
+from training.engine.spec.run_spec import HELD_OUT, ORDERED, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.rows.text_answers import find_text_faults
@@ -33,10 +33,10 @@ from training.runs.estimates import Estimate
 from training.runs.judges import TO_CHECK, find_judge_faults
 from training.runs.on_tasks import count_most_steps, find_task_faults
 from training.runs.reward_models import find_reward_model_faults, find_reward_version, place_reward_model
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import Conflict, FieldFault
 from workspaces.notes import find_note_faults
-from workspaces.services import record_audit
 
 SUPERVISE = "training.supervise_run"
 # Fields of the engine's spec that the run fills in itself.

@@ -13,9 +13,9 @@ from decisions.models import Agent
 from training.errors import InvalidRun
 from training.models import TrainingRun
 from training.runs.services import RunPlan, start_run
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 MOST_RUNS = 24
 

@@ -16,9 +16,9 @@ from models_registry.api.serializers import ReasonSerializer
 from models_registry.versions.references import find_version
 from training.shadows.serializers import ShadowDetailSerializer, ShadowSerializer, ShadowStartSerializer
 from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.permissions import acting
 
 
 class ShadowQuery(generics.GenericAPIView[Any]):

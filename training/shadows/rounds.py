@@ -31,9 +31,9 @@ from training.shadows import ANSWER
 from training.shadows.asking import ask_candidate, find_unasked, store_answers
 from training.shadows.figures import Figures, measure_shadow
 from training.shadows.rule import Judged, is_look_due, judge
-from workspaces.actors import system
+from workspaces.access.actors import system
+from workspaces.access.services import record_audit
 from workspaces.errors import ReckonerError
-from workspaces.services import record_audit
 
 BATCH = 32
 EVERY = dt.timedelta(hours=1)

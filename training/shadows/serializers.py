@@ -11,7 +11,7 @@ from decisions.models import Shadow, ShadowPoint, ShadowThen
 from models_registry.api.serializers import VersionField
 from models_registry.experiments.log import LONGEST_REASON
 from training.shadows.shown import list_disagreements, write_sentence
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 
 class ShadowStartSerializer(StrictBody):

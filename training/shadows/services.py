@@ -20,9 +20,9 @@ from models_registry.versions.services import refuse_reward_model
 from training.evaluation.log_gate import ROWS
 from training.shadows import ANSWER
 from training.shadows.figures import find_untold, is_written
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import Conflict, FieldFault, InvalidInput
-from workspaces.services import record_audit
 
 
 class ShadowRunning(Conflict):

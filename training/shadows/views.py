@@ -20,7 +20,7 @@ from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
 from training.shadows.shown import draw_charts, list_disagreements, list_failures, write_sentence
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
 
 MOST = 50
 POINTS = 500

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training.engine.methods import METHODS
-from training.engine.result import RunResult
+from training.engine.spec.methods import METHODS
+from training.engine.spec.result import RunResult
 from training.models import TrainingRun
 
 

@@ -21,8 +21,8 @@ from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import BackendUnavailable
 from models_registry.models import ArtifactKind
 from models_registry.versions.services import NewVersion, locate_version, register_version, store_artifact
-from training.engine.methods import METHODS
-from training.engine.spec import RunSpec
+from training.engine.spec.methods import METHODS
+from training.engine.spec.run_spec import RunSpec
 from training.environments import recording
 from training.evaluation.log_gate import LOG_FILE, LoggedDecision, judge_by_log, remove_log, write_log
 from training.evaluation.plain_baseline import Words, compare_on_heldout, read_lessons, teach_words
@@ -40,7 +40,7 @@ from training.runs.reward_models import find_reward_models, find_reward_version
 from training.runs.services import EnginePaths, engine_spec, move_run
 from training.supervision.cards import card_of_run, find_base_name
 from training.supervision.figures import keep_metrics
-from workspaces.actors import system
+from workspaces.access.actors import system
 
 
 def supervise_run(context: JobContext) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from decisions.queries.agents import find_agent_version
 from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
 from models_registry.versions.gates import read_gate
-from training.engine.methods import METHODS
+from training.engine.spec.methods import METHODS
 from training.evaluation.measures import MEASURES, titles_for
 from training.evaluation.suites.shown import MEASURES as SUITE_MEASURES
 from training.models import DatasetSnapshot, Evaluation, SuiteScore, TrainingRun

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.ids import uuid7_bound
 from workspaces.models import AuditEntry, Workspace, WorkspaceQuerySet
+from workspaces.storage.ids import uuid7_bound
 
 FIRST_DAY = dt.date(1970, 1, 1)
 ACTIONS_OF = 2_000

@@ -18,7 +18,7 @@ from workspaces.audit.queries import AuditFilter, find_entries, list_actions, re
 from workspaces.audit.targets import find_names
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 SHOWN = 50
 COLUMNS = ("at", "actor", "action", "target", "target_name", "details")

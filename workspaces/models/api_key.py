@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from workspaces.ids import uuid7
 from workspaces.models.workspace import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class Scope(models.TextChoices):

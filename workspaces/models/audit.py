@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
-from workspaces.ids import uuid7
 from workspaces.models.workspace import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class AuditEntry(WorkspaceOwned):

@@ -1,11 +1,11 @@
-"""Answers kept for repeated requests (workspaces.idempotency)."""
+"""Answers kept for repeated requests (workspaces.http.idempotency)."""
 
 from __future__ import annotations
 
 from django.db import models
 
-from workspaces.ids import uuid7
 from workspaces.models.workspace import WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class KeptAnswer(WorkspaceOwned):

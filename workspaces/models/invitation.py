@@ -7,8 +7,8 @@ import datetime as dt
 from django.db import models
 from django.db.models.functions import Lower
 
-from workspaces.ids import uuid7
 from workspaces.models.workspace import Role, WorkspaceOwned
+from workspaces.storage.ids import uuid7
 
 
 class Invitation(WorkspaceOwned):

@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, Permis
 from django.db import models
 from django.db.models.functions import Lower
 
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 
 class UserManager(BaseUserManager["User"]):

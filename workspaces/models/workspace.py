@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from django.db import models
 
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 
 class Role(models.TextChoices):

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.shortcuts import render
 
-from workspaces import log_in
+from workspaces.accounts import log_in
 from workspaces.errors import ReckonerError
 from workspaces.models import User
 from workspaces.people.invitations import accept_invitation

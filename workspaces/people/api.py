@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workspaces.audit.queries import find_entries, read_filter
+from workspaces.http.permissions import acting
 from workspaces.models import AuditEntry, Invitation, Membership, Scope
 from workspaces.people import invitations, members
 from workspaces.people.creation import create_workspace_by_api
@@ -26,7 +27,6 @@ from workspaces.people.serializers import (
     WorkspaceCreateSerializer,
     WorkspaceSerializer,
 )
-from workspaces.permissions import acting
 
 FILTERS = {
     "actor": "Only actions of this e-mail address, key or `system`",
@@ -38,7 +38,7 @@ FILTERS = {
 
 
 class NewInvitationResponse(Response):
-    """What is kept for a repeat (workspaces.idempotency) has null in the link's place."""
+    """What is kept for a repeat (workspaces.http.idempotency) has null in the link's place."""
 
     @property
     def kept_content(self) -> bytes:

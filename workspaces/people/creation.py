@@ -9,10 +9,10 @@ from django.core.validators import validate_slug
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
-from workspaces.actors import Actor, person
+from workspaces.access.actors import Actor, person
+from workspaces.access.services import create_workspace, record_audit
 from workspaces.errors import FieldFault, InvalidInput, NotAllowed
 from workspaces.models import Membership, Role, User, Workspace
-from workspaces.services import create_workspace, record_audit
 
 LONGEST_SLUG = 63
 

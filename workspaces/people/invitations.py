@@ -14,10 +14,10 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from workspaces.actors import Actor, person
+from workspaces.access.actors import Actor, person
+from workspaces.access.services import record_audit, secret_hmac
 from workspaces.errors import Conflict, FieldFault, InvalidInput, ReckonerError
 from workspaces.models import Invitation, Membership, Role, User, WorkspaceQuerySet
-from workspaces.services import record_audit, secret_hmac
 
 LIFE = dt.timedelta(days=7)
 

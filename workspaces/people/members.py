@@ -19,11 +19,11 @@ from django.utils import timezone
 from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit
 from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed, ReckonerError
 from workspaces.models import Membership, Role, User, Workspace
 from workspaces.people.invitations import read_role, revoke_all
-from workspaces.services import record_audit
 
 
 class LastAdmin(Conflict):

@@ -29,10 +29,10 @@ from django.utils.cache import add_never_cache_headers
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from workspaces.accounts.passwords import NotTheSamePassword
 from workspaces.errors import ReckonerError
 from workspaces.models import Membership, User
-from workspaces.pages import PageRequest, View, refused_as_page
-from workspaces.passwords import NotTheSamePassword
+from workspaces.pages.guard import PageRequest, View, refused_as_page
 from workspaces.people import accounts
 from workspaces.people.creation import create_own_workspace, may_create_workspaces
 from workspaces.people.invitations import accept_invitation, find_invitation

@@ -7,8 +7,8 @@ from typing import Any
 from django.utils import timezone
 from rest_framework import serializers
 
+from workspaces.http.bodies import StrictBody
 from workspaces.models import AuditEntry, Invitation, Membership, Role, Workspace
-from workspaces.serializers import StrictBody
 
 
 class MemberSerializer(serializers.ModelSerializer[Membership]):

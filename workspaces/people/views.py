@@ -16,9 +16,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Invitation, Membership, Role
-from workspaces.pages import PageRequest, may, workspace_page
+from workspaces.pages.guard import PageRequest, may, workspace_page
+from workspaces.pages.shown_once import end_secret, read_secret, send_secret
 from workspaces.people import invitations, members
-from workspaces.shown_once import end_secret, read_secret, send_secret
 
 ROLES = (
     (Role.VIEWER, "reads decisions, models and experiments"),

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from decisions.agents.caching import LONGEST_SECONDS
 from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 
 class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):

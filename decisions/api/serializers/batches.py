@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from workspaces.openapi import FaultSerializer
+from workspaces.http.openapi import FaultSerializer
 
 
 class KeptSerializer(serializers.Serializer[Any]):

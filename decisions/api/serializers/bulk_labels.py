@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from decisions.labelling.matching import MOST_CHOSEN, MOST_IN_BULK
 from decisions.models import BulkLabel, Verdict
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 
 class AskedSerializer(StrictBody):

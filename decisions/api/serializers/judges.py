@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from decisions.judges.calibrating import LONGEST_METRIC
 from decisions.models import JudgeCalibration, JudgeSource
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 
 class JudgeBody(StrictBody):

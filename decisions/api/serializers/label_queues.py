@@ -11,7 +11,7 @@ from decisions.api.serializers.decisions import DecisionSerializer, LabelSeriali
 from decisions.api.serializers.episodes import EpisodeSerializer
 from decisions.models import LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject, SkipPolicy, Verdict
 from decisions.models.labelling import MAX_OVERLAP
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 PEOPLE = "E-mail addresses of members"
 

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from decisions.gateway.playground import Comparison, Offer, Rerun, Step
 from models_registry.api.serializers import VersionField
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 
 class AskAgainSerializer(StrictBody):

@@ -13,7 +13,7 @@ from decisions.rewards.spec_content import MOST_COMPONENTS, MOST_JUDGES, compare
 from decisions.rewards.specs import content_of
 from jobs.models import Job, JobState
 from jobs.serializers import JobSerializer
-from workspaces.serializers import StrictBody
+from workspaces.http.bodies import StrictBody
 
 PARAMETER = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}}
 

@@ -15,7 +15,7 @@ from decisions.judges.calibrating import calibrate_judge, calibrate_judges
 from decisions.judges.ledger import JudgeName
 from decisions.judges.telling import as_plain, tell_mean
 from decisions.models import Agent, JudgeSource, JudgeVerdict
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 

@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 from decisions.agents.kinds import FIVE
 from decisions.agents.services import create_notes_agents
 from decisions.models import Agent
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 

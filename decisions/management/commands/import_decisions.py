@@ -20,7 +20,7 @@ from decisions.importers.formats import FORMATS
 from decisions.importers.reading import UnusableFile, find_files
 from decisions.importers.records import Refusal, Refused, parse_moment
 from decisions.importers.running import ImportOptions, ImportProgress, Report, Unusable, import_decisions
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 

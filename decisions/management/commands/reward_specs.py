@@ -14,11 +14,11 @@ from decisions.queries.reward_specs import compare_specs, tell_changes
 from decisions.rewards.revising import get_newest, revise_reward_spec
 from decisions.rewards.spec_content import compare_contents, editable_content, read_content
 from decisions.rewards.specs import content_of
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
+from workspaces.http.yaml_text import read_yaml, write_yaml
 from workspaces.models import Workspace
-from workspaces.yaml_text import read_yaml, write_yaml
 
 EXIT_UNCHANGED = 1
 SIGNS = {"same": " ", "added": "+", "removed": "-", "gap": " "}

@@ -16,11 +16,11 @@ from jobs.models import Job
 from jobs.sweeper import resume_alone
 from project.demo.loop import KIND
 from project.demo.start import WorkspaceInUse, start_demo
-from workspaces.actors import system
+from workspaces.access.actors import system
+from workspaces.access.services import create_workspace
+from workspaces.accounts.passwords import FIRST_ADMIN, keep_one_time_password
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Membership, Role, User, Workspace
-from workspaces.passwords import FIRST_ADMIN, keep_one_time_password
-from workspaces.services import create_workspace
 
 
 class Command(UncheckedCommand):

@@ -21,9 +21,9 @@ from training.errors import EngineFailed
 from training.local.episode_demo import Plan, run_demo
 from training.local.plans import UnusableRun
 from training.local.runs import Interrupted
+from workspaces.accounts.passwords import FIRST_ADMIN, one_time_file
 from workspaces.commands import UncheckedCommand
 from workspaces.models import User
-from workspaces.passwords import FIRST_ADMIN, one_time_file
 
 USUAL = Plan()
 EXIT_FAILED, EXIT_NO_RESULT = 1, 2

@@ -9,8 +9,8 @@ from project.pages.home.counts import Count, LedgerCounts
 from project.pages.home.items import Event, page_url
 from project.pages.home.rows import MOST, Rows
 from training.run_states import RunState
-from workspaces.ids import uuid7_bound
 from workspaces.models import AuditEntry, Workspace
+from workspaces.storage.ids import uuid7_bound
 
 TOLD: dict[str, tuple[str, str]] = {
     "agent.created": ("Agent {slug} created", ""),

@@ -18,8 +18,8 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models.verdicts import WITHDRAWN
-from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
+from workspaces.storage.ids import uuid7_bound
 
 LOOK = 2_000
 """What waits is looked for among this many of the newest decisions, and of the newest feedback."""

@@ -25,8 +25,8 @@ from models_registry.versions.gates import read_gate
 from training.models import Evaluation, RunEvent, TrainingRun
 from training.models.run import TERMINAL_VALUES
 from training.run_states import RunState
-from workspaces.ids import uuid7_bound
 from workspaces.models import Workspace
+from workspaces.storage.ids import uuid7_bound
 
 RECENT = dt.timedelta(days=7)
 """How long a failure or an ended experiment stays on the page."""

@@ -25,7 +25,7 @@ from models_registry.versions.references import find_version
 from project.pages.registry.backend_forms import BackendForm, DeployForm, FaultsForm, RemoteVersionForm
 from workspaces.errors import ReckonerError
 from workspaces.models import Role
-from workspaces.pages import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
 
 MOST = 100
 

@@ -13,8 +13,8 @@ from decisions.models import Agent, Decision
 from models_registry.calls.lists import find_calls, read_filters
 from models_registry.models import Backend, Call, CallState, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
-from workspaces.index_order import read_in_index_order
-from workspaces.pages import PageRequest, wants_part, workspace_page
+from workspaces.pages.guard import PageRequest, wants_part, workspace_page
+from workspaces.storage.index_order import read_in_index_order
 
 PAGE, CHOICES = 50, 50
 

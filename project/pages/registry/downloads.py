@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from training.exports.downloads import answer_download
 from training.models import ExportJob
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 
 @require_safe

@@ -16,7 +16,7 @@ from project.pages.registry.experiment_lines import select_experiments, show_lin
 from project.pages.registry.verdicts import write_group_headline
 from project.pages.registry.versions import read_reason
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 
 def _get_group(request: PageRequest, pk: uuid.UUID) -> ExperimentGroup:

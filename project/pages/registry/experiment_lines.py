@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from models_registry.experiments.variants import name_variants
 from models_registry.models import Arm, Experiment
 from project.pages.registry.verdicts import Headline, write_headline
-from workspaces.pages import PageRequest
+from workspaces.pages.guard import PageRequest
 
 MARGIN = 1.15
 """An axis ends this much beyond the furthest end that stands on it."""

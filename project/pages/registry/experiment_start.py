@@ -24,7 +24,7 @@ from project.pages.registry.forms import PRESETS, ExperimentForm, find_preset
 from project.pages.registry.versions import get_version
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 OFFERED = 12
 """Versions of the model that the form offers beside one."""

@@ -37,7 +37,7 @@ from project.pages.registry.verdicts import list_conditions, list_entries, write
 from project.pages.registry.versions import read_reason
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 EXPERIMENTS = 50
 LOOKED_BACK = 6

@@ -24,7 +24,7 @@ from project.pages.registry.verdicts import Headline
 from project.pages.registry.versions import get_version, read_reason
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
 from workspaces.templatetags.show import signed
 
 MARGIN = 1.15

@@ -18,7 +18,7 @@ from models_registry.versions.retirement import restore_version, retire_version
 from project.pages.registry.versions import get_version, read_reason
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
 
 
 def _back(request: PageRequest, pk: uuid.UUID, says: str) -> HttpResponse:

@@ -40,7 +40,7 @@ from training.models.export import LIVE, ExportFormat, ExportState
 from training.supervision.model_card import write_card
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 MODELS, VERSIONS, RELATED = 50, 20, 20
 LONGEST_REASON = 200

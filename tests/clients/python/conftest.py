@@ -31,8 +31,8 @@ def no_running_loop() -> Iterator[None]:
 
 @pytest.fixture
 def key(workspace: Any) -> str:
-    from workspaces.actors import system
-    from workspaces.services import create_api_key
+    from workspaces.access.actors import system
+    from workspaces.access.services import create_api_key
 
     return str(create_api_key(by=system(workspace), name="client", scopes=("admin",)).token)
 

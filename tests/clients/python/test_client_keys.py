@@ -32,8 +32,8 @@ def wait_for(what: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def make_key(workspace: Any) -> Callable[..., str]:
-    from workspaces.actors import system
-    from workspaces.services import create_api_key
+    from workspaces.access.actors import system
+    from workspaces.access.services import create_api_key
 
     def make(*scopes: str) -> str:
         return str(create_api_key(by=system(workspace), name="client", scopes=scopes).token)

@@ -7,7 +7,7 @@ from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.models import Decision
 from tests.decisions.conftest import body
 from tools.factories import AgentFactory, AgentVersionFactory
-from workspaces.actors import system
+from workspaces.access.actors import system
 
 pytestmark = pytest.mark.django_db
 

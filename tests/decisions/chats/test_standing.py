@@ -12,9 +12,9 @@ from decisions.models import Decision
 from models_registry.models import AliasName, Backend, Call, ModelVersion
 from models_registry.versions.services import NewVersion, move_alias, register_version
 from tools.factories import BackendFactory, DeploymentFactory
-from workspaces import actors
+from workspaces.access import actors
+from workspaces.access.services import create_api_key, revoke_api_key
 from workspaces.models import Workspace
-from workspaces.services import create_api_key, revoke_api_key
 
 pytestmark = pytest.mark.django_db
 SETUP = AgentSetup(prompt_template="{{ input }}", action_space="text")

@@ -24,7 +24,7 @@ from tools.factories import (
     ModelVersionFactory,
     RewardSpecFactory,
 )
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 BETTER, WORSE = {"control": 0.2, "treatment": 0.9}, {"control": 0.9, "treatment": 0.2}

@@ -15,7 +15,7 @@ from models_registry.experiments.services import start_experiment
 from models_registry.models import AliasName, Backend, Call, Exposure
 from models_registry.versions.services import move_alias
 from tools.factories import CallFactory
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 TEXT = {"text": "flight hotel"}

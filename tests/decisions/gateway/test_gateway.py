@@ -32,9 +32,9 @@ from models_registry.versions.services import NewVersion, get_champion, move_ali
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
 from tools.model_server import running_model_server
-from training.engine.slates import log_probability
-from workspaces.ids import uuid7
+from training.engine.rows.slates import log_probability
 from workspaces.models import KeptAnswer
+from workspaces.storage.ids import uuid7
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 

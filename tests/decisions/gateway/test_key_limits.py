@@ -9,8 +9,8 @@ from django.db.models import F
 from decisions.models import Decision
 from models_registry.models import Call, KeySpend
 from tools.factories import CallFactory
-from workspaces.ids import uuid7
-from workspaces.services import KeyLimits
+from workspaces.access.services import KeyLimits
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 DAY = dt.timedelta(days=1)

@@ -11,7 +11,7 @@ from models_registry.experiments.plan import ExperimentPlan
 from models_registry.experiments.services import start_experiment
 from models_registry.models import AliasName, Call
 from models_registry.versions.services import move_alias
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 STATE = {"text": "Flights to Oslo", "notes": [{"id": "n1"}, {"id": "n2"}]}

@@ -12,7 +12,7 @@ from decisions.importers import running
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.importers.conftest import counts
 from tools.factories import WorkspaceFactory
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 NOTHING = {"Decision": 0, "Episode": 0, "Step": 0, "Feedback": 0}

@@ -11,7 +11,7 @@ from decisions.ingest.schemas import DecisionIn
 from decisions.models import Decision, Episode, Feedback
 from tests.decisions.conftest import body, verdict
 from tools.factories import DecisionFactory, EpisodeFactory, ModelVersionFactory, RegisteredModelFactory, uuid7_at
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 NO_UUID7 = "3be670da-6f73-4e29-a4bd-f7bb5ffe2fd3"

@@ -13,7 +13,7 @@ from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.models import Episode, Step
 from tests.decisions.conftest import body
 from tools.factories import DecisionFactory, EpisodeFactory, StepFactory, uuid7_at
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 NO_UUID7 = "3be670da-6f73-4e29-a4bd-f7bb5ffe2fd3"
@@ -223,7 +223,7 @@ class TestEpisodes:
 
     def test_one_trace_in_two_workspaces_is_two_episodes(self, client: Any, api: Any, other_workspace: Any) -> None:
         from decisions.agents.services import AgentSetup, create_agent
-        from workspaces.actors import system
+        from workspaces.access.actors import system
 
         setup = AgentSetup(prompt_template="{{ text }}", action_space="text")
         create_agent(by=system(other_workspace), slug="filer", name="Theirs", setup=setup)

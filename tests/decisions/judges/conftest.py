@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from decisions.models import Decision, Feedback
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from decisions.labelling.queues import QueueSetup, create_queue
 from tools.factories import DecisionFactory, EpisodeFactory, MembershipFactory, UserFactory
-from workspaces.actors import person
+from workspaces.access.actors import person
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.models import Decision
 from decisions.models.verdicts import find_verdict
 from tools.factories import DecisionFactory
-from workspaces.actors import person
+from workspaces.access.actors import person
 
 
 @pytest.mark.django_db

@@ -18,7 +18,7 @@ from jobs.runner import run_job
 from jobs.services import enqueue_job
 from tests.decisions.conftest import in_another_connection, wait_for_a_waiter
 from tools.factories import AgentFactory, DecisionFactory, ItemFactory, StatusChangeFactory
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 

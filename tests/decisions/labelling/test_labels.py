@@ -8,7 +8,7 @@ from decisions.models import Feedback, Label, Reward
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory
-from workspaces.actors import person
+from workspaces.access.actors import person
 from workspaces.errors import Conflict
 from workspaces.models import ApiKey
 

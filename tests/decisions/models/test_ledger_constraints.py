@@ -21,7 +21,7 @@ from tools.factories import (
     StepFactory,
     uuid7_at,
 )
-from workspaces.ids import uuid7_bound
+from workspaces.storage.ids import uuid7_bound
 
 pytestmark = pytest.mark.django_db
 

@@ -19,8 +19,8 @@ from decisions.rewards.components import VERDICT_VALUES
 from decisions.rewards.specs import current_reward_spec
 from tools.factories import DecisionFactory, FeedbackFactory
 from training.rows.labels import LabelQuestion, read_label_rows
-from workspaces.actors import Actor, person
-from workspaces.ids import uuid7
+from workspaces.access.actors import Actor, person
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 FAR = "2199-12-31T23:59:59Z"

@@ -5,7 +5,7 @@ import pytest
 from decisions.agents.services import create_notes_agents
 from decisions.models import Agent
 from tools.factories import WorkspaceFactory
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.models import Workspace
 
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from decisions.models import Decision
 from decisions.queries.by_name import FIRST, HOUR, LAST, SPANS, find_named, find_page_of_unit
 from tools.factories import AgentFactory, DecisionFactory, uuid7_at
-from workspaces.ids import uuid7_bound
+from workspaces.storage.ids import uuid7_bound
 
 pytestmark = pytest.mark.django_db
 DAYS = (0, 0.5, 1, 1.9, 2, 2.1, 15, 16, 17, 100, 127, 129, 300, 390)

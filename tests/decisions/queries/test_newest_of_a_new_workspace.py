@@ -9,8 +9,8 @@ from decisions.agents.services import AgentSetup, create_agent
 from decisions.queries.browse import Filters, find_page
 from tests.decisions.conftest import body
 from tools.factories import OPTIONS
-from workspaces.actors import system
-from workspaces.index_order import read_in_index_order
+from workspaces.access.actors import system
+from workspaces.storage.index_order import read_in_index_order
 
 pytestmark = pytest.mark.django_db
 ROWS = 4000

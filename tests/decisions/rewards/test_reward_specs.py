@@ -34,8 +34,8 @@ from jobs.models import Job
 from jobs.runner import run_job
 from tools.factories import DecisionFactory, FeedbackFactory
 from workspaces.errors import InvalidInput
+from workspaces.http.yaml_text import MOST_BYTES, read_yaml, write_yaml
 from workspaces.models import AuditEntry
-from workspaces.yaml_text import MOST_BYTES, read_yaml, write_yaml
 
 VERDICT = {"components": [{"name": "verdict"}]}
 

@@ -22,7 +22,7 @@ from decisions.tasks import queue_nightly_rewards
 from jobs.models import Job
 from jobs.runner import run_job
 from tools.factories import DecisionFactory, FeedbackFactory, JobFactory
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 VERDICTS = ["confirmed", "corrected", "overridden", "ignored"]

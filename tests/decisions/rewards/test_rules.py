@@ -15,7 +15,7 @@ from decisions.rewards.components import ComponentError, Facts, Trace
 from decisions.rewards.components.rules import InvalidRule, compile_rule, rule_component
 from decisions.rewards.specs import ComponentSetup, RuleSetup, SpecContent, create_reward_spec
 from tools.factories import DecisionFactory, FeedbackFactory
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 
 FACTS = Facts(
     measures={"latency_ms": 150, "code-quality": 0.5, "verdict": "confirmed", "blocked": True, "huge": 10**400},

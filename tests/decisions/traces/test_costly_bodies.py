@@ -15,7 +15,7 @@ from django.db import connection
 
 from decisions.models import Decision, Step
 from tests.decisions.traces.conftest import JSON, PROTOBUF
-from workspaces.parsing import MAX_BATCH
+from workspaces.http.parsing import MAX_BATCH
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 SIZE = MAX_BATCH - 200

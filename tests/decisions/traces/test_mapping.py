@@ -15,8 +15,8 @@ from decisions.traces.mapping import is_of_an_agent, read_span, slug_of
 from decisions.traces.messages import MAX_DEPTH, find_answer, find_question, parse_text, unflatten
 from decisions.traces.spans import fault_of_span
 from tests.decisions.traces.spans_made import DIALECTS, NEW_GENAI, START, make_span
-from workspaces.ids import uuid7_time
-from workspaces.storable import is_storable
+from workspaces.storage.ids import uuid7_time
+from workspaces.storage.storable import is_storable
 
 MESSAGES = [{"role": "system", "content": "be short"}, {"role": "user", "content": "which folder?"}]
 

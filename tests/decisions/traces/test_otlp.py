@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from decisions.models import Agent, Decision, Episode, Feedback, Step
 from tests.decisions.traces.conftest import JSON, PROTOBUF
 from tests.decisions.traces.spans_made import NEW_GENAI, as_json, as_protobuf, make_span
-from workspaces.parsing import MAX_BATCH
+from workspaces.http.parsing import MAX_BATCH
 
 pytestmark = pytest.mark.django_db
 TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search"}

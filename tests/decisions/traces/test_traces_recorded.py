@@ -17,7 +17,7 @@ from decisions.traces.recording import record_spans
 from tests.decisions.conftest import in_another_connection, wait_for_a_waiter
 from tests.decisions.traces.spans_made import NEW_GENAI, TRACE, make_span
 from tools.factories import OPTIONS, RewardFactory
-from workspaces.ids import uuid7
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search"}

@@ -97,7 +97,7 @@ def gateway(transactional_db: None, one_gateway: Gateway) -> Gateway:
 
 @pytest.fixture
 def key(by: Any) -> str:
-    from workspaces.services import create_api_key
+    from workspaces.access.services import create_api_key
 
     return str(create_api_key(by=by, name="chats", scopes=["route:read"]).token)
 

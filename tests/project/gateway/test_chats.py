@@ -20,7 +20,7 @@ from models_registry.models import AliasName, Backend, Call, Exposure, FailedReq
 from models_registry.versions.services import move_alias, store_artifact
 from tests.project.gateway.conftest import BACKEND_KEY
 from tools.model_server import running_model_server
-from workspaces.services import create_api_key
+from workspaces.access.services import create_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway")]
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How do I get to Oslo?"}]

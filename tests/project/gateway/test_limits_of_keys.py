@@ -9,8 +9,8 @@ from decisions.chats.faults import as_openai
 from decisions.models import Decision
 from models_registry.models import Call
 from tests.project.gateway.test_chats import chat
+from workspaces.access.services import KeyLimits, create_api_key
 from workspaces.errors import TooManyRequests
-from workspaces.services import KeyLimits, create_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway")]
 

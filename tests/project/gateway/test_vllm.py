@@ -181,9 +181,9 @@ def test_an_adapter_that_it_cannot_read_says_why(by, backend, tuned):
 
 @pytest.mark.parametrize("system", ["", "you file the notes"])
 def test_a_long_prompt_is_cut_as_in_training(vllm, layers, system):
-    from training.engine.models import load_tokenizer
-    from training.engine.prompts import PromptEncoder
-    from training.engine.rows import Prompt as RowPrompt
+    from training.engine.models.loading import load_tokenizer
+    from training.engine.models.prompts import PromptEncoder
+    from training.engine.rows.types import Prompt as RowPrompt
 
     encoder = PromptEncoder(load_tokenizer(made_by(layers / "base")), 25)
     endpoint = Endpoint("vllm", "vllm", vllm.url, capabilities=frozenset({"grammar"}))

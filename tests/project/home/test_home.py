@@ -55,9 +55,9 @@ from tools.factories import (
     VariantFactory,
 )
 from training.models import TrainingRun
-from workspaces.actors import person
+from workspaces.access.actors import person
+from workspaces.access.services import create_api_key, record_audit
 from workspaces.models import Role
-from workspaces.services import create_api_key, record_audit
 
 
 def test_an_empty_workspace_is_a_first_run_and_everything_is_idle(workspace: Any) -> None:

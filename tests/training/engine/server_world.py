@@ -17,9 +17,17 @@ from peft import LoraConfig, get_peft_model
 
 from tools import model_server
 from tools.ports import free_port
-from training.engine.actions import ActionScorer
-from training.engine.models import Loaded, attach_adapter, build_tiny, build_tokenizer, load_model, load_tokenizer, save
-from training.engine.spec import TinyShape
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import (
+    Loaded,
+    attach_adapter,
+    build_tiny,
+    build_tokenizer,
+    load_model,
+    load_tokenizer,
+    save,
+)
+from training.engine.spec.run_spec import TinyShape
 
 CPU = torch.device("cpu")
 TOKEN = "only-for-this-test"

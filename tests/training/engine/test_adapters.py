@@ -9,9 +9,9 @@ import torch
 from engine_world import labelled
 from peft import LoraConfig, get_peft_model
 
-from training.engine.actions import ActionScorer
-from training.engine.adapters import BASE, adapters_by_row
-from training.engine.models import load_model, load_tokenizer
+from training.engine.models.actions import ActionScorer
+from training.engine.models.adapters import BASE, adapters_by_row
+from training.engine.models.loading import load_model, load_tokenizer
 
 CPU = torch.device("cpu")
 NAMES = ["small", BASE, "wide", "attention", "small", BASE]

@@ -56,7 +56,7 @@ def acted(world: World) -> str:
     """The hash of the base's weights."""
     import torch
 
-    from training.engine.models import fingerprint, load_model
+    from training.engine.models.loading import fingerprint, load_model
 
     return fingerprint(dict(load_model(world.base, torch.device("cpu")).named_parameters()))
 

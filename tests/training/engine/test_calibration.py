@@ -9,7 +9,7 @@ import torch
 from families import FAMILIES, make_model
 from transformers import AutoModelForCausalLM
 
-from training.engine.calibration import scale_logits
+from training.engine.scoring.calibration import scale_logits
 
 TOKENS = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(1))
 

@@ -9,7 +9,7 @@ from families import FAMILIES, make_model
 
 from models_registry.store.local import LocalStore
 from tests.training.engine.server_world import CPU, PROMPTS, make_shelf, put
-from training.engine.models import Loaded, load_tokenizer, save
+from training.engine.models.loading import Loaded, load_tokenizer, save
 from training.engine.serving.artifacts import ArtifactStore
 from training.engine.serving.chat import Begun, ChatRequest, Piece
 from training.engine.serving.faults import Fault

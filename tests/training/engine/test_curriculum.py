@@ -10,8 +10,8 @@ import pytest
 import torch
 from engine_world import World, engine, logged, read_events, read_result, write_run
 
-from training.engine.curriculum import Order
-from training.engine.settings import Curriculum
+from training.engine.methods.curriculum import Order
+from training.engine.spec.settings import Curriculum
 
 SUCCESS = torch.linspace(0, 1, 200)  # the last row is the easiest
 REWARD = [{"name": "matches_answer"}]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.engine.checkpoints import newest_checkpoint, write_checkpoint
-from training.engine.events import Events
-from training.engine.hardware import autocast, choose_device, choose_precision, frozen_dtype, prepare_torch
-from training.engine.spec import CHECKPOINTS_KEPT, RunSpec
+from training.engine.attempt.checkpoints import newest_checkpoint, write_checkpoint
+from training.engine.attempt.events import Events
+from training.engine.machine.hardware import autocast, choose_device, choose_precision, frozen_dtype, prepare_torch
+from training.engine.spec.run_spec import CHECKPOINTS_KEPT, RunSpec
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 import torch
 from families import WINDOW, make_model
 
-from training.engine.actions import NO_OPTION, ActionScorer, OptionError, UnknownAttention, parts_by_length
-from training.engine.models import Loaded, attach_adapter, load_for_training, load_model, load_tokenizer, save
-from training.engine.settings import Lora
-from training.engine.spec import ModelSource
+from training.engine.models.actions import NO_OPTION, ActionScorer, OptionError, UnknownAttention, parts_by_length
+from training.engine.models.loading import Loaded, attach_adapter, load_for_training, load_model, load_tokenizer, save
+from training.engine.spec.run_spec import ModelSource
+from training.engine.spec.settings import Lora
 
 CPU = torch.device("cpu")
 PROMPTS = ["invoice from the bank", "a scenic detour for the weekend roadtrip and then some", "", "x " * 60]
@@ -53,7 +53,7 @@ def test_scores_equal_one_forward_an_option(
     scorer: ActionScorer, base_folder: Path, monkeypatch: pytest.MonkeyPatch, worth: int, parts: int
 ) -> None:
     """Whether or not rows of other lengths share a forward."""
-    monkeypatch.setattr("training.engine.actions.WORTH_A_FORWARD", worth)
+    monkeypatch.setattr("training.engine.models.actions.WORTH_A_FORWARD", worth)
     assert len(parts_by_length([len(ids) for ids in scorer.encode(PROMPTS)])) == parts
     model = load_model(base_folder, CPU)
     scored = scorer.log_probabilities(model, scorer.encode(PROMPTS), OPTIONS)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from training.engine.data import Batches, DataError, RunData, drop_tokens, read_data, read_rows
-from training.engine.rows import Labelled, Logged, find_answers
-from training.engine.spec import RunSpec
+from training.engine.data.reading import Batches, DataError, RunData, drop_tokens, read_data, read_rows
+from training.engine.rows.types import Labelled, Logged, find_answers
+from training.engine.spec.run_spec import RunSpec
 
 LOGGED = {"id": "1", "prompt": "p", "options": ["a", "b"], "action": "a", "propensity": 0.5, "reward": 1.0}
 

@@ -14,31 +14,31 @@ import torch
 from torch import nn
 
 from decisions.rewards.components import ComponentError, Facts
-from training.engine.accumulate import Accumulation
-from training.engine.actions import NO_OPTION, ActionScorer, draw_options
-from training.engine.all_action import doubly_robust
-from training.engine.answers import mass_loss
-from training.engine.attempt import Attempt
-from training.engine.data import RunData
-from training.engine.direct_method import combine, count_words, find_weights, score_apart, what_acted
-from training.engine.dpo import Pairs, dpo_loss
-from training.engine.events import Events
-from training.engine.fit import Diverged, Updates, fit, pause_for
-from training.engine.grpo import group_advantages
-from training.engine.hardware import choose_precision, multiplies_bfloat16
-from training.engine.kto import class_weights, downsample, kto_loss
-from training.engine.models import Loaded, load_model, load_tokenizer, trainable_parameters
-from training.engine.offline import Decisions
-from training.engine.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
-from training.engine.posterior import posterior_targets
-from training.engine.ppo import generalised_advantages, normalise
-from training.engine.reward_weighted_texts import train as train_on_rewarded_texts
-from training.engine.rows import Labelled, Logged, Preference, Prompt, Text, groups_of_prompts
-from training.engine.scoring import divergence, score_rows, serving_probabilities
-from training.engine.settings import Optimiser
-from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
-from training.engine.states import read_states
-from training.engine.stop import StopFlag
+from training.engine.attempt.attempt import Attempt
+from training.engine.attempt.events import Events
+from training.engine.attempt.stop import StopFlag
+from training.engine.data.reading import RunData
+from training.engine.machine.hardware import choose_precision, multiplies_bfloat16
+from training.engine.methods.all_action import doubly_robust
+from training.engine.methods.direct_method import combine, count_words, find_weights, score_apart, what_acted
+from training.engine.methods.dpo import Pairs, dpo_loss
+from training.engine.methods.grpo import group_advantages
+from training.engine.methods.kto import class_weights, downsample, kto_loss
+from training.engine.methods.offline import Decisions
+from training.engine.methods.online import Actor, ForeignTrajectories, RewardFunction, clipped_surrogate
+from training.engine.methods.posterior import posterior_targets
+from training.engine.methods.ppo import generalised_advantages, normalise
+from training.engine.methods.reward_weighted_texts import train as train_on_rewarded_texts
+from training.engine.models.actions import NO_OPTION, ActionScorer, draw_options
+from training.engine.models.loading import Loaded, load_model, load_tokenizer, trainable_parameters
+from training.engine.rows.types import Labelled, Logged, Preference, Prompt, Text, groups_of_prompts
+from training.engine.scoring.rows import divergence, score_rows, serving_probabilities
+from training.engine.scoring.states import read_states
+from training.engine.spec.run_spec import Data, ModelSource, RewardComponent, RunSpec, Serving, TinyShape
+from training.engine.spec.settings import Optimiser
+from training.engine.updates.accumulate import Accumulation
+from training.engine.updates.answers import mass_loss
+from training.engine.updates.fit import Diverged, Updates, fit, pause_for
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_of_two_classifiers_the_better_one_is_believed() -> None:
 def test_states_are_means_over_a_prompts_own_tokens(
     attempt: Attempt, base_folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr("training.engine.states.BATCH", most)
+    monkeypatch.setattr("training.engine.scoring.states.BATCH", most)
     model, scorer = load_model(base_folder, attempt.device), ActionScorer(load_tokenizer(base_folder), 32)
     asked = [Prompt("an invoice from the bank"), Prompt("pills", "file the notes"), Prompt("a scenic detour")]
     prompts, heads = scorer.encode(asked), scorer.prompts.heads(asked)

@@ -64,7 +64,7 @@ def test_posterior_learns_from_what_was_tried(tmp_path: Path, world: World) -> N
 def test_logged_rewards_teach(
     tmp_path: Path, world: World, method: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.engine.direct_method.WIDE", 16)  # all_action reads the hidden states as well
+    monkeypatch.setattr("training.engine.methods.direct_method.WIDE", 16)  # all_action reads the hidden states as well
     log = logged(world.stream[:rows], world.probabilities[:rows], 1)
     spec = {"method": method, "seed": 1, "optimiser": LEARNED_FROM_LOGS}
     result = trained(tmp_path, world, spec, train=log, replay=world.taught)

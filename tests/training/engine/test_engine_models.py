@@ -13,8 +13,8 @@ import torch
 from engine_world import World, engine, labelled, logged, write_run
 
 from training.engine import measure
-from training.engine.actions import ActionScorer
-from training.engine.models import (
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import (
     ADAPTER,
     Loaded,
     attach_adapter,
@@ -27,9 +27,9 @@ from training.engine.models import (
     trainable_parameters,
     weights_sha256,
 )
-from training.engine.option_tokens import MANY_OPTIONS
-from training.engine.settings import Lora
-from training.engine.spec import ModelSource, TinyShape
+from training.engine.models.option_tokens import MANY_OPTIONS
+from training.engine.spec.run_spec import ModelSource, TinyShape
+from training.engine.spec.settings import Lora
 from training.runs.estimates import lora_parameters, read_shape
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ import pytest
 from engine_world import World, engine, labelled, read_events, write_run
 
 from tools.warm import stand_in
-from training.engine.methods import WHAT_LACKS, Need
+from training.engine.spec.methods import WHAT_LACKS, Need
 
 ROOT = Path(__file__).resolve().parents[3]
 BASE: dict[str, Any] = {"method": "pretrain", "base": {"tiny": {}}}

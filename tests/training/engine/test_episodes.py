@@ -190,7 +190,7 @@ def hash_of(model: Path) -> str:
     """As the trajectories of its weights carry it."""
     import torch
 
-    from training.engine.models import fingerprint, load_model
+    from training.engine.models.loading import fingerprint, load_model
 
     return fingerprint(dict(load_model(model, torch.device("cpu")).named_parameters()))
 
@@ -198,16 +198,16 @@ def hash_of(model: Path) -> str:
 def test_trajectories_of_other_weights_are_refused(world: World, tmp_path: Path) -> None:
     import torch
 
-    from training.engine.attempt import Attempt
-    from training.engine.data import RunData
+    from training.engine.attempt.attempt import Attempt
+    from training.engine.attempt.events import Events
+    from training.engine.attempt.stop import StopFlag
+    from training.engine.data.reading import RunData
     from training.engine.environments.tasks import Task
     from training.engine.episodes.grpo import Learner
     from training.engine.episodes.rollouts import roll_out
-    from training.engine.events import Events
-    from training.engine.models import Loaded, fingerprint, load_model, load_tokenizer
-    from training.engine.online import ForeignTrajectories
-    from training.engine.spec import RunSpec
-    from training.engine.stop import StopFlag
+    from training.engine.methods.online import ForeignTrajectories
+    from training.engine.models.loading import Loaded, fingerprint, load_model, load_tokenizer
+    from training.engine.spec.run_spec import RunSpec
 
     device = torch.device("cpu")
     spec = RunSpec.model_validate({"run_id": "r", **few(world), "data": {"train": "x", "rows": "tasks"}})

@@ -12,12 +12,14 @@ import torch
 from engine_world import World, engine, logged, read_result, write_run
 
 from training.engine.__main__ import BadRun, read_run
-from training.engine.actions import ActionScorer
 from training.engine.export import lora
 from training.engine.export.hard_texts import HARD_TEXTS
 from training.engine.export.parity import CLEAR, Probe, ask, compare, divergence
 from training.engine.export.runtimes import CPU, TorchRuntime
-from training.engine.export_formats import (
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import ADAPTER, attach_adapter, load_model, load_tokenizer, weights_sha256
+from training.engine.rows.types import Prompt
+from training.engine.spec.export_formats import (
     BOUNDS,
     GB,
     QUANTISATIONS,
@@ -28,10 +30,8 @@ from training.engine.export_formats import (
     hash_options,
     recommend_quantisation,
 )
-from training.engine.export_spec import ExportPlan
-from training.engine.models import ADAPTER, attach_adapter, load_model, load_tokenizer, weights_sha256
-from training.engine.rows import Prompt
-from training.engine.spec import ModelSource
+from training.engine.spec.export_spec import ExportPlan
+from training.engine.spec.run_spec import ModelSource
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def test_options_and_bounds() -> None:
 
 
 def test_what_is_missing_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from training.engine import export_formats
+    from training.engine.spec import export_formats
 
     monkeypatch.setattr(export_formats, "find_spec", lambda name: None)
     assert find_missing_packages("onnx") == [

@@ -19,7 +19,7 @@ from training.engine.export.gguf import missing_parts, write_gguf
 from training.engine.export.llama_runtime import LlamaError, LlamaRuntime
 from training.engine.export.recipes import QUANTISATIONS, Layout, choose
 from training.engine.export.vocabulary import unlike_reason
-from training.engine.models import load_model, load_tokenizer
+from training.engine.models.loading import load_model, load_tokenizer
 
 BIG, SMALL = 512, 128
 OF_LAYERS = {

@@ -16,9 +16,9 @@ from models_registry.backends.token_cuts import cut_prompt
 from models_registry.errors import BackendRefused
 from tools.llama_server import LlamaServer
 from training.engine.export.gguf import write_gguf
-from training.engine.models import load_tokenizer
-from training.engine.prompts import PromptEncoder
-from training.engine.rows import Prompt as RowPrompt
+from training.engine.models.loading import load_tokenizer
+from training.engine.models.prompts import PromptEncoder
+from training.engine.rows.types import Prompt as RowPrompt
 
 pytestmark = pytest.mark.slow
 ROWS = 15

@@ -26,7 +26,7 @@ COUNTED = "{% for message in messages %}{{ loop.index ~ '. ' + message.content }
 
 def form_of(world: World, template: str | None, bos: str | None = None) -> Any:
     from training.engine.export.go_template import read_form
-    from training.engine.models import load_tokenizer
+    from training.engine.models.loading import load_tokenizer
 
     tokenizer = load_tokenizer(world.base)
     tokenizer.chat_template = template
@@ -76,7 +76,7 @@ def test_a_template_that_does_more_is_refused(world: World, template: str | None
 
 def test_the_template_of_our_own_models_is_one(world: World) -> None:
     from training.engine.export.go_template import read_form
-    from training.engine.models import load_tokenizer
+    from training.engine.models.loading import load_tokenizer
 
     tokenizer = load_tokenizer(world.base)
     told = tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False, add_generation_prompt=True)

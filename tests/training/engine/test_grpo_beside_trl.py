@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from tests.training.engine.engine_world import QUIET_TRL
-from training.engine.grpo import group_advantages
-from training.engine.models import build_tiny, build_tokenizer, trainable_parameters
-from training.engine.online import clipped_surrogate
-from training.engine.spec import TinyShape
+from training.engine.methods.grpo import group_advantages
+from training.engine.methods.online import clipped_surrogate
+from training.engine.models.loading import build_tiny, build_tokenizer, trainable_parameters
+from training.engine.spec.run_spec import TinyShape
 
 GROUP, CLIP = 4, 0.2
 

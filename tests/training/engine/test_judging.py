@@ -14,13 +14,13 @@ from engine_world import World, engine, read_result, write_run
 from torch import Tensor
 
 from tests.judge_model import KEY, PROMPT, judge_model, score_of
-from training.engine.data import find_judging_faults
+from training.engine.data.reading import find_judging_faults
 from training.engine.environments.judging import JudgeFailed, JudgeModel, open_judge, read_score
 from training.engine.environments.protocol import draw_tasks
 from training.engine.environments.registry import find_environment
 from training.engine.episodes.rollouts import roll_out
-from training.engine.settings import Judge
-from training.engine.spec import RunSpec
+from training.engine.spec.run_spec import RunSpec
+from training.engine.spec.settings import Judge
 
 JUDGE: dict[str, Any] = {"metric": "creative", "model": "judge-1", "prompt": PROMPT}
 

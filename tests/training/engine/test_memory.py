@@ -16,11 +16,11 @@ from peft import PeftModel
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from training.engine.actions import ActionScorer
-from training.engine.fit import Updates
-from training.engine.machine import Machine, this_machine, why_no_quantisation
-from training.engine.memory import recompute_activations
-from training.engine.models import load_model, load_tokenizer, weights_sha256
+from training.engine.machine.facts import Machine, this_machine, why_no_quantisation
+from training.engine.models.actions import ActionScorer
+from training.engine.models.less_memory import recompute_activations
+from training.engine.models.loading import load_model, load_tokenizer, weights_sha256
+from training.engine.updates.fit import Updates
 
 ONLINE = {"steps": 1, "prompts_per_step": 16, "group": 4, "inner_epochs": 1}
 REWARD = [{"name": "matches_answer"}]

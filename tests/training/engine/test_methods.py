@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from django.core.management import load_command_class
 
-from training.engine.methods import METHODS, TEXT_ROOM, TRAINING, WHAT_LACKS, Method, Need, RowKind
-from training.engine.row_types import ROW_TYPES
-from training.engine.spec import RunSpec
+from training.engine.data.row_types import ROW_TYPES
+from training.engine.spec.methods import METHODS, TEXT_ROOM, TRAINING, WHAT_LACKS, Method, Need, RowKind
+from training.engine.spec.run_spec import RunSpec
 
 ENGINE_DOCS = Path(__file__).parents[3] / "docs" / "engine.md"
 

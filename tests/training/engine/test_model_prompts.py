@@ -10,10 +10,16 @@ import pytest
 from engine_world import engine, labelled, read_events, read_result, write_run
 from tokenizers import processors
 
-from training.engine.actions import ActionScorer
-from training.engine.models import END, load_tokenizer
-from training.engine.prompts import NO_SYSTEM_ROLE, PromptEncoder, SystemPromptTooLong, fold_system, plain_template
-from training.engine.rows import Prompt
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import END, load_tokenizer
+from training.engine.models.prompts import (
+    NO_SYSTEM_ROLE,
+    PromptEncoder,
+    SystemPromptTooLong,
+    fold_system,
+    plain_template,
+)
+from training.engine.rows.types import Prompt
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from engine_world import engine, read_result, write_run
 from families import make_model
 from pydantic import ValidationError
 
-from training.engine.actions import ActionScorer
-from training.engine.models import Loaded, build_tokenizer, load_for_training, load_model, load_tokenizer, save
-from training.engine.option_tokens import MANY_OPTIONS, add_option_tokens
-from training.engine.spec import ModelSource, RunSpec
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import Loaded, build_tokenizer, load_for_training, load_model, load_tokenizer, save
+from training.engine.models.option_tokens import MANY_OPTIONS, add_option_tokens
+from training.engine.spec.run_spec import ModelSource, RunSpec
 
 CPU = torch.device("cpu")
 OPTIONS = [f"area_{n}_of_work" for n in range(MANY_OPTIONS)]

@@ -21,7 +21,7 @@ from tools.ports import free_port
 from tools.warm import stand_in
 from training.engine.environments.equations import Equations
 from training.engine.environments.protocol import draw_tasks
-from training.engine.spec import EXIT_STOPPED
+from training.engine.spec.run_spec import EXIT_STOPPED
 from training.runs import launcher
 
 Launcher = Callable[..., subprocess.Popen[bytes]]

@@ -15,16 +15,16 @@ import torch
 from engine_world import OPTIONS, World, engine, read_events, read_result, write_run
 
 from decisions.rewards.components import Facts
-from training.engine.attempt import Attempt
-from training.engine.data import pair_with_others
-from training.engine.events import Events
-from training.engine.learned_reward import LearnedReward
-from training.engine.models import Loaded, build_tiny, build_tokenizer, save
-from training.engine.reward_function import RewardFunction
-from training.engine.reward_model import RewardModel, calibration_error, pair_loss
-from training.engine.rows import Labelled
-from training.engine.spec import Data, ModelSource, RewardComponent, RunSpec, TinyShape
-from training.engine.stop import StopFlag
+from training.engine.attempt.attempt import Attempt
+from training.engine.attempt.events import Events
+from training.engine.attempt.stop import StopFlag
+from training.engine.data.reading import pair_with_others
+from training.engine.methods.learned_reward import LearnedReward
+from training.engine.methods.reward_model import RewardModel, calibration_error, pair_loss
+from training.engine.models.loading import Loaded, build_tiny, build_tokenizer, save
+from training.engine.rows.types import Labelled
+from training.engine.spec.reward_function import RewardFunction
+from training.engine.spec.run_spec import Data, ModelSource, RewardComponent, RunSpec, TinyShape
 
 
 def pairs_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ def test_an_openai_client_acts_on_the_weights_in_training_and_they_learn(
 ) -> None:
     import torch
 
-    from training.engine.models import fingerprint, load_model, load_tokenizer
+    from training.engine.models.loading import fingerprint, load_model, load_tokenizer
 
     online = SPEC["online"] | {"alarms": {"every": 5, "tasks": 8}}
     spec = SPEC | {"base": {"path": str(world.base)}, "online": online, "evaluate": {}}
@@ -244,10 +244,10 @@ class TestEndpoint:
     def attempt(self, world: World, tmp_path: Path) -> Iterator[Any]:
         import torch
 
-        from training.engine.attempt import Attempt
-        from training.engine.events import Events
-        from training.engine.spec import RunSpec
-        from training.engine.stop import StopFlag
+        from training.engine.attempt.attempt import Attempt
+        from training.engine.attempt.events import Events
+        from training.engine.attempt.stop import StopFlag
+        from training.engine.spec.run_spec import RunSpec
 
         spec = SPEC | {"run_id": "r", "base": {"path": str(world.base)}, "data": {"train": "x", "rows": "tasks"}}
         events = Events(tmp_path / "events.jsonl")
@@ -256,9 +256,9 @@ class TestEndpoint:
 
     @pytest.fixture
     def learner(self, world: World, attempt: Any) -> Any:
-        from training.engine.data import RunData
+        from training.engine.data.reading import RunData
         from training.engine.environments.tasks import Task
-        from training.engine.models import Loaded, load_model, load_tokenizer
+        from training.engine.models.loading import Loaded, load_model, load_tokenizer
         from training.engine.served.grpo import Learner
 
         loaded = Loaded(load_model(world.base, attempt.device), load_tokenizer(world.base))
@@ -272,8 +272,8 @@ class TestEndpoint:
 
         from training.engine.environments.outside import Endpoint, Graded, OutsideAgent
         from training.engine.environments.tasks import Task
-        from training.engine.models import fingerprint
-        from training.engine.online import ForeignTrajectories
+        from training.engine.methods.online import ForeignTrajectories
+        from training.engine.models.loading import fingerprint
         from training.engine.served.rollouts import Rollouts
         from training.engine.served.server import serve_policy
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from tests.training.engine.server_world import LONG, PROMPTS, SHORT, TOKEN, Process, item, make_shelf, put
-from training.engine.models import CHAT_TEMPLATE
-from training.engine.rows import Prompt
+from training.engine.models.loading import CHAT_TEMPLATE
+from training.engine.rows.types import Prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*")  # its own deprecations, about itself
 

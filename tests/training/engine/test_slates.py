@@ -13,10 +13,17 @@ import pytest
 import torch
 
 from tests.training.engine.engine_world import engine, read_result, write_run
-from training.engine.result import RunResult
-from training.engine.reward_weighted_rankings import find_lessons, first_log_p
-from training.engine.rows import Labelled, Logged, Slate
-from training.engine.slates import best_first, find_rankings, find_slates, first_propensity, log_odds, log_probability
+from training.engine.methods.reward_weighted_rankings import find_lessons, first_log_p
+from training.engine.rows.slates import (
+    best_first,
+    find_rankings,
+    find_slates,
+    first_propensity,
+    log_odds,
+    log_probability,
+)
+from training.engine.rows.types import Labelled, Logged, Slate
+from training.engine.spec.result import RunResult
 from training.evaluation.rankings import measure_rankings
 from training.evaluation.scores import read_rankings
 

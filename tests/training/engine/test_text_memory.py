@@ -17,7 +17,7 @@ from peft import PeftModel
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from training.engine.models import load_model, weights_sha256
+from training.engine.models.loading import load_model, weights_sha256
 from training.engine.text.parts import find_sizes
 
 OF_TEXT = {"max_completion_tokens": 12, "data": {"rows": "text"}}

@@ -16,7 +16,7 @@ import pytest
 from engine_world import OPTIONS, World, engine, read_events, read_result, write_run
 
 from tests.once import made_once
-from training.engine.methods import WHAT_LACKS, Need
+from training.engine.spec.methods import WHAT_LACKS, Need
 
 OF_TEXT = {"max_completion_tokens": 32, "data": {"rows": "text"}}
 NOWHERE = {"base": {"path": "/nowhere/at/all"}}

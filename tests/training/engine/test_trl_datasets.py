@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tests.training.engine.engine_world import QUIET_TRL
-from training.engine.models import build_tiny, build_tokenizer
-from training.engine.spec import TinyShape
+from training.engine.models.loading import build_tiny, build_tokenizer
+from training.engine.spec.run_spec import TinyShape
 from training.rows.trl_formats import FORMATS
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from tests.training.engine.engine_world import QUIET_TRL
 from tests.training.engine.test_environment_factory import SOLVED, TASK
 from training.engine.environments.factory import environment_factory
-from training.engine.models import build_tiny
-from training.engine.spec import TinyShape
+from training.engine.models.loading import build_tiny
+from training.engine.spec.run_spec import TinyShape
 
 STEPS, GROUP = 3, 4
 TEMPLATE = """

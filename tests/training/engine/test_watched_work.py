@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from training.engine.spec import EXIT_STOPPED
+from training.engine.spec.run_spec import EXIT_STOPPED
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import pathlib, sys, time
 from training.engine import stop
-from training.engine.events import Events
+from training.engine.attempt.events import Events
 stop.LOOK_SECONDS, stop.BEAT_SECONDS = 0.01, 0.05
 flag, events = stop.StopFlag(), Events(pathlib.Path(sys.argv[1]))
 flag.watch_stdin()

@@ -35,7 +35,7 @@ from training.loops.pipeline import run_full_pipeline
 from training.loops.pipeline.deployment import deploy_version
 from training.loops.pipeline.services import KIND, cancel_pipeline, end_with_job
 from training.models import DatasetSnapshot, ExportJob, TrainingRun
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.models import AuditEntry
 
 ROOT = Path(__file__).resolve().parents[3]

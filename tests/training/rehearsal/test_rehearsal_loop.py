@@ -34,7 +34,7 @@ from training.loops.rehearsal.source import Source, read_source
 from training.models import Rehearsal, TrainingRun
 from training.run_states import RunState
 from training.runs import recipes
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.models import AuditEntry, Membership, Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -29,7 +29,7 @@ from training.loops.rehearsal.shown import (
     list_parts,
 )
 from training.models import Rehearsal, TrainingRun
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.models import AuditEntry, Membership, Workspace
 
 

@@ -38,8 +38,8 @@ from training.shadows.asking import find_unasked
 from training.shadows.rounds import queue_round, queue_rounds
 from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
 from workspaces.errors import Conflict, InvalidInput
-from workspaces.ids import uuid7
 from workspaces.models import AuditEntry
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 

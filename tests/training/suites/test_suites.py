@@ -28,7 +28,7 @@ from tools.factories import (
 from tools.factories.models_registry import put_files
 from tools.factories.training import put_rows
 from training.datasets.snapshots import import_labelled, import_rows
-from training.engine.result import SuiteAnswers
+from training.engine.spec.result import SuiteAnswers
 from training.evaluation.suites.scoring import Answer
 from training.evaluation.suites.services import (
     ANSWERS_FILE,

@@ -11,10 +11,10 @@ import pytest
 from django.urls import reverse
 
 from tools.factories import DatasetSnapshotFactory, ModelVersionFactory
-from workspaces.actors import system
-from workspaces.ids import uuid7_of
+from workspaces.access.actors import system
+from workspaces.access.services import record_audit
 from workspaces.models import AuditEntry
-from workspaces.services import record_audit
+from workspaces.storage.ids import uuid7_of
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from jwt.algorithms import RSAAlgorithm
 
 from project.embedded.valkey import pick_port
 from tools.factories import PASSWORD, UserFactory
-from workspaces.actors import person
+from workspaces.access.actors import person
 from workspaces.models import AuditEntry, Membership, User
 from workspaces.people import openid_connect
 from workspaces.people.invitations import invite_person, revoke_invitation

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from training.engine.environments.agents import ExpertAgent, act_now
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
-from training.engine.rows import Labelled
+from training.engine.rows.types import Labelled
 
 
 def demonstrate(tasks: Sequence[Task], wrong: float = 0.0, seed: int = 0) -> Iterator[Labelled]:

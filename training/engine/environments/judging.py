@@ -19,7 +19,7 @@ import msgspec
 from models_registry.backends.pinned import PinnedTransport
 from training.engine.environments.episodes import Episode
 from training.engine.environments.registry import find_environment
-from training.engine.settings import Judge
+from training.engine.spec.settings import Judge
 
 AT_ONCE = 8
 """Requests under way."""

@@ -1,4 +1,5 @@
-"""Evaluation on held-out tasks (called by training.engine.evaluate): a model acts once on each, as it will serve.
+"""Evaluation on held-out tasks (called by training.engine.evaluation.evaluate): a model acts once on each, as it will
+serve.
 
 The serving policy of the spec acts, with the task's own seed, so base and trained model meet the same worlds. An
 outside agent that acts in training acts here, too (training.engine.served.rollouts), on each model as it is served
@@ -17,16 +18,16 @@ import msgspec
 import torch
 from torch import Tensor
 
-from training.engine.actions import ActionScorer
-from training.engine.attempt import Attempt
+from training.engine.attempt.attempt import Attempt
 from training.engine.environments.episodes import Episode
 from training.engine.environments.judging import open_judge
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
 from training.engine.episodes.rollouts import roll_out
-from training.engine.models import Loaded, fingerprint
-from training.engine.result import EpisodeScore, ModelScore
-from training.engine.scoring import score_rows, serving_probabilities
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import Loaded, fingerprint
+from training.engine.scoring.rows import score_rows, serving_probabilities
+from training.engine.spec.result import EpisodeScore, ModelScore
 
 
 def act_on(attempt: Attempt, loaded: Loaded, tasks: Sequence[Task], batch_size: int) -> list[Episode]:

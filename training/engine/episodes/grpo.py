@@ -22,11 +22,8 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from training.engine.accumulate import Accumulation
-from training.engine.actions import ActionScorer
-from training.engine.answers import text_share
-from training.engine.attempt import Attempt, Outcome
-from training.engine.data import RunData
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.data.reading import RunData
 from training.engine.environments.episodes import Episode, Step
 from training.engine.environments.judging import open_judge
 from training.engine.environments.registry import find_environment
@@ -36,10 +33,13 @@ from training.engine.episodes.guard import learn_guarded, open_guard
 from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.order import TaskOrder
 from training.engine.episodes.rollouts import roll_out, score_by
-from training.engine.fit import Metrics, Updates
-from training.engine.models import Loaded, fingerprint, trainable_parameters
-from training.engine.online import ForeignTrajectories, clipped_surrogate
-from training.engine.scoring import divergence
+from training.engine.methods.online import ForeignTrajectories, clipped_surrogate
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import Loaded, fingerprint, trainable_parameters
+from training.engine.scoring.rows import divergence
+from training.engine.updates.accumulate import Accumulation
+from training.engine.updates.answers import text_share
+from training.engine.updates.fit import Metrics, Updates
 
 PROBED = 8
 """Episodes of each template by the starting policy, where a curriculum wants to know its success."""

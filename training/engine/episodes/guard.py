@@ -10,18 +10,18 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from training.engine.actions import ActionScorer
-from training.engine.attempt import Attempt, Outcome
-from training.engine.data import RunData
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.data.reading import RunData
 from training.engine.environments.episodes import Episode
 from training.engine.environments.tasks import Task
 from training.engine.episodes.alarms import Alarm, History
-from training.engine.fit import Metrics, Updates, fit
-from training.engine.models import Loaded
-from training.engine.result import AlarmRaised
-from training.engine.rows import Labelled, prompts_of
-from training.engine.scoring import score_rows
-from training.engine.settings import Alarms
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import Loaded
+from training.engine.rows.types import Labelled, prompts_of
+from training.engine.scoring.rows import score_rows
+from training.engine.spec.result import AlarmRaised
+from training.engine.spec.settings import Alarms
+from training.engine.updates.fit import Metrics, Updates, fit
 
 R = TypeVar("R")
 Act = Callable[[Sequence[Task], int], Sequence[Episode]]

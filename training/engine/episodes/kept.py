@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from training.engine.attempt import Attempt
+from training.engine.attempt.attempt import Attempt
 from training.engine.environments.episodes import Episode
 from training.engine.episodes.lines import EPISODES_FILE
 

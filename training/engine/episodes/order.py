@@ -13,11 +13,11 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from training.engine.attempt import Attempt
-from training.engine.curriculum import Order
-from training.engine.data import Batches
+from training.engine.attempt.attempt import Attempt
+from training.engine.data.reading import Batches
 from training.engine.environments.tasks import Task
-from training.engine.fit import Metrics, kept_from
+from training.engine.methods.curriculum import Order
+from training.engine.updates.fit import Metrics, kept_from
 
 
 class TaskOrder:

@@ -14,18 +14,18 @@ from dataclasses import replace
 
 import torch
 
-from training.engine.actions import ActionScorer
-from training.engine.attempt import Attempt, Outcome
-from training.engine.data import RunData
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.data.reading import RunData
 from training.engine.environments.episodes import Episode
 from training.engine.environments.judging import open_judge
 from training.engine.environments.registry import find_environment
 from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.lines import EPISODES_FILE
 from training.engine.episodes.rollouts import roll_out, score_by
-from training.engine.models import Loaded, fingerprint, trainable_parameters
-from training.engine.offline import Decisions
-from training.engine.rows import Logged
+from training.engine.methods.offline import Decisions
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import Loaded, fingerprint, trainable_parameters
+from training.engine.rows.types import Logged
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:

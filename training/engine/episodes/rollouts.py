@@ -15,14 +15,14 @@ from itertools import accumulate
 
 from torch import Tensor, nn
 
-from training.engine.actions import ActionScorer
-from training.engine.attempt import Attempt
+from training.engine.attempt.attempt import Attempt
 from training.engine.environments.episodes import Episode, Step, end_episode, take_step
 from training.engine.environments.judging import JudgeModel, judge_episodes
 from training.engine.environments.protocol import BaseEnvironment, EnvironmentFault
 from training.engine.environments.registry import find_environment
 from training.engine.environments.tasks import Task
-from training.engine.scoring import score_rows
+from training.engine.models.actions import ActionScorer
+from training.engine.scoring.rows import score_rows
 
 MOST_AT_ONCE = 256
 """Episodes that are rolled out together."""

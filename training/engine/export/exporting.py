@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 
 import torch
 
-from training.engine.attempt import Attempt
-from training.engine.data import RunData
+from training.engine.attempt.attempt import Attempt
+from training.engine.attempt.stop import watched
+from training.engine.data.reading import RunData
 from training.engine.export.hard_texts import HARD_TEXTS, find_hard_texts
 from training.engine.export.ordinary_texts import find_ordinary_texts
 from training.engine.export.parity import Probe, compare
 from training.engine.export.runtimes import TorchRuntime, tokenise
-from training.engine.export_formats import Format
-from training.engine.export_spec import ExportPlan, ExportReport, Parity
-from training.engine.prompts import PromptEncoder
-from training.engine.rows import prompts_of
-from training.engine.stop import watched
+from training.engine.models.prompts import PromptEncoder
+from training.engine.rows.types import prompts_of
+from training.engine.spec.export_formats import Format
+from training.engine.spec.export_spec import ExportPlan, ExportReport, Parity
 
 R = TypeVar("R")
 FOLDER = "export"

@@ -23,7 +23,7 @@ from training.engine.export.quantise import quantise, quantiser_fault
 from training.engine.export.recipes import FILE_TYPES, QUANTISATIONS, Chosen, choose, row_bytes
 from training.engine.export.shapes import Weights, describe, extra_tensors, family_of, layout_of, shape_faults
 from training.engine.export.vocabulary import read_vocabulary, tokenizer_faults, write_vocabulary
-from training.engine.models import load_tokenizer
+from training.engine.models.loading import load_tokenizer
 
 QUANTISATION_VERSION = 2
 """Of the block layouts; what llama.cpp writes."""

@@ -15,9 +15,9 @@ from training.engine.export.gguf import missing_parts, write_gguf
 from training.engine.export.go_template import Unlike, read_form
 from training.engine.export.llama_runtime import LlamaRuntime
 from training.engine.export.vocabulary import unlike_reason
-from training.engine.export_spec import ExportPlan
-from training.engine.models import load_tokenizer
-from training.engine.spec import ModelSource
+from training.engine.models.loading import load_tokenizer
+from training.engine.spec.export_spec import ExportPlan
+from training.engine.spec.run_spec import ModelSource
 
 
 def write(source: ModelSource, folder: Path, plan: ExportPlan) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from training.engine.export.runtimes import TorchRuntime
-from training.engine.export_spec import ExportPlan
-from training.engine.models import load_tokenizer
-from training.engine.spec import ModelSource
+from training.engine.models.loading import load_tokenizer
+from training.engine.spec.export_spec import ExportPlan
+from training.engine.spec.run_spec import ModelSource
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 

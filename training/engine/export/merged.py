@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from training.engine.export.runtimes import CPU, TorchRuntime
-from training.engine.export_spec import ExportPlan
-from training.engine.models import ADAPTER, Loaded, attach_adapter, load_model, load_tokenizer, save
-from training.engine.spec import ModelSource
+from training.engine.models.loading import ADAPTER, Loaded, attach_adapter, load_model, load_tokenizer, save
+from training.engine.spec.export_spec import ExportPlan
+from training.engine.spec.run_spec import ModelSource
 
 
 def merge(source: ModelSource) -> Loaded:

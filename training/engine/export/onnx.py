@@ -22,10 +22,10 @@ from transformers import DynamicCache
 
 from training.engine.export.merged import merge
 from training.engine.export.runtimes import Logits, tokenise
-from training.engine.export_formats import find_shape_faults
-from training.engine.export_spec import ExportPlan
-from training.engine.models import load_tokenizer
-from training.engine.spec import ModelSource
+from training.engine.models.loading import load_tokenizer
+from training.engine.spec.export_formats import find_shape_faults
+from training.engine.spec.export_spec import ExportPlan
+from training.engine.spec.run_spec import ModelSource
 
 GRAPH = "model.onnx"
 PAST, PRESENT = "past_key_values", "present"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.engine.export.runtimes import Logits, Runtime
-from training.engine.export_spec import ExportPlan, Parity, ParityScore
+from training.engine.spec.export_spec import ExportPlan, Parity, ParityScore
 
 DIFFERENCES_SHOWN = 5
 LONGEST_SHOWN = 80
@@ -45,7 +45,7 @@ class Reply:
 
 
 def ask(runtime: Runtime, probe: Probe) -> Reply:
-    """P(option | prompt) is the product of the choices where options part, as in training.engine.actions."""
+    """P(option | prompt) is the product of the choices where options part, as in training.engine.models.actions."""
     if not probe.options:
         return Reply(np.zeros(0), runtime.logits(probe.ids)[probe.first :])
     children: dict[tuple[int, ...], list[int]] = {}

@@ -11,7 +11,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from training.engine.models import ADAPTER, attach_adapter, load_model, load_tokenizer
+from training.engine.models.loading import ADAPTER, attach_adapter, load_model, load_tokenizer
 
 CPU = torch.device("cpu")
 Logits = NDArray[np.float32]

@@ -26,7 +26,7 @@ from training.engine.environments.episodes import Step
 from training.engine.environments.own_python import OwnPython
 from training.engine.episodes.lines import EPISODES_FILE
 from training.engine.served.transcripts import Answered, ServedEpisode, split_calls
-from training.engine.spec import RunSpec, read_spec
+from training.engine.spec.run_spec import RunSpec, read_spec
 
 DRIVER = Path(__file__).with_name("art_driver.py")
 GROUPS_FILE, RESULT_FILE = "groups.jsonl", "art_result.json"
@@ -110,7 +110,7 @@ def find_weights_fault(spec: RunSpec, acted: str, step: int) -> str | None:
         return f"an adapter acted in update {step}, and ART begins with the base: give --step 1 of a fresh adapter"
     import torch
 
-    from training.engine.models import fingerprint, load_for_training, trainable_parameters
+    from training.engine.models.loading import fingerprint, load_for_training, trainable_parameters
 
     loaded = load_for_training(spec.base, None, torch.device("cpu"), freeze_embeddings=spec.freeze_embeddings)
     now = fingerprint(trainable_parameters(loaded.model))

@@ -20,23 +20,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from training.engine.accumulate import Accumulation
-from training.engine.actions import pad_right
-from training.engine.attempt import Attempt, Outcome
-from training.engine.data import RunData
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.data.reading import RunData
 from training.engine.environments.tasks import Task
 from training.engine.episodes.credit import advantages
 from training.engine.episodes.grpo import starting_policy
 from training.engine.episodes.guard import Guard, learn_guarded, open_guard
 from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.order import TaskOrder
-from training.engine.fit import Metrics, Updates
-from training.engine.models import Loaded, fingerprint, trainable_parameters
-from training.engine.online import ForeignTrajectories
+from training.engine.methods.online import ForeignTrajectories
+from training.engine.models.actions import pad_right
+from training.engine.models.loading import Loaded, fingerprint, trainable_parameters
 from training.engine.served.policy import Policy
 from training.engine.served.rollouts import Rollouts
 from training.engine.served.server import serve_policy
 from training.engine.served.transcripts import ServedEpisode, Transcript
+from training.engine.updates.accumulate import Accumulation
+from training.engine.updates.fit import Metrics, Updates
 
 
 @dataclass(frozen=True, slots=True)

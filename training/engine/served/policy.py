@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from training.engine.actions import ActionScorer
-from training.engine.attempt import Attempt
-from training.engine.models import Loaded
+from training.engine.attempt.attempt import Attempt
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import Loaded
 from training.engine.served.transcripts import Growing, Message, Transcript, Written, find_earlier
 from training.engine.serving.artifacts import Artifact
 from training.engine.serving.chat import ChatAnswer, ChatRequest, Row, encode, make_rows, prepare, render_after

@@ -6,12 +6,12 @@ import logging
 import threading
 from collections.abc import Sequence
 
-from training.engine.attempt import Attempt
+from training.engine.attempt.attempt import Attempt
 from training.engine.environments.episodes import Step
 from training.engine.environments.outside import Endpoint, Graded, OutsideAgent
 from training.engine.environments.protocol import EnvironmentFault
 from training.engine.environments.tasks import Task
-from training.engine.models import Loaded, fingerprint
+from training.engine.models.loading import Loaded, fingerprint
 from training.engine.served.policy import Policy, Session
 from training.engine.served.server import PolicyServer, serve_policy
 from training.engine.served.transcripts import ServedEpisode, Transcript, split_calls

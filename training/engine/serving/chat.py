@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import torch
 
-from training.engine.prompts import fold_system
-from training.engine.rows import Prompt
+from training.engine.models.prompts import fold_system
+from training.engine.rows.types import Prompt
 from training.engine.serving.constraints import Constraint
 from training.engine.serving.faults import Fault
 from training.engine.serving.growing_text import GrowingText

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from training.engine.actions import OptionError, UnknownAttention
+from training.engine.models.actions import OptionError, UnknownAttention
 from training.engine.serving.chat import Row
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import LoadedBase

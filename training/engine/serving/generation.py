@@ -16,8 +16,8 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from training.engine.actions import causal_of
-from training.engine.adapters import adapters_by_row
+from training.engine.models.actions import causal_of
+from training.engine.models.adapters import adapters_by_row
 from training.engine.serving.chat import Row, TokenScore, TokenScores
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import LoadedBase

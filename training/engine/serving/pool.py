@@ -17,10 +17,10 @@ import torch
 from peft import LoraConfig, PeftConfig, PeftModel
 from safetensors import safe_open
 
-from training.engine.actions import ActionScorer, causal_of
-from training.engine.adapters import BASE
-from training.engine.models import attach_adapter, load_model, load_tokenizer
-from training.engine.prompts import PromptEncoder
+from training.engine.models.actions import ActionScorer, causal_of
+from training.engine.models.adapters import BASE
+from training.engine.models.loading import attach_adapter, load_model, load_tokenizer
+from training.engine.models.prompts import PromptEncoder
 from training.engine.serving.artifacts import Artifact, ArtifactStore
 from training.engine.serving.constraints import Grammars
 from training.engine.serving.faults import Fault

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from training.engine.rows import Prompt
+from training.engine.rows.types import Prompt
 from training.engine.serving.faults import Fault
 from training.engine.serving.scoring import Question
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from training.engine.actions import OptionError, UnknownAttention
-from training.engine.rows import Prompt
+from training.engine.models.actions import OptionError, UnknownAttention
+from training.engine.rows.types import Prompt
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import LoadedBase, ModelPool
 

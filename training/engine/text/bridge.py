@@ -20,15 +20,15 @@ import huggingface_hub.constants
 import torch
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState
 
-from training.engine.attempt import Attempt, Outcome
-from training.engine.checkpoints import mark_complete
-from training.engine.fit import Diverged, pause_for
-from training.engine.memory import BeginAgain, is_out_of_memory
-from training.engine.models import Loaded
-from training.engine.prompts import MARGIN, Message, PromptEncoder
-from training.engine.rows import Asking, prompts_of
-from training.engine.spec import CHECKPOINTS_KEPT
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.attempt.checkpoints import mark_complete
+from training.engine.attempt.memory import BeginAgain, is_out_of_memory
+from training.engine.models.loading import Loaded
+from training.engine.models.prompts import MARGIN, Message, PromptEncoder
+from training.engine.rows.types import Asking, prompts_of
+from training.engine.spec.run_spec import CHECKPOINTS_KEPT
 from training.engine.text.parts import Parts
+from training.engine.updates.fit import Diverged, pause_for
 
 huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers send some when they are made
 datasets.disable_progress_bars()
@@ -130,8 +130,8 @@ def common_arguments(attempt: Attempt, loaded: Loaded, parts: Parts) -> dict[str
 
 
 class Conversations:
-    """Rows as the messages of chats. Of a prompt, the model reads what it reads everywhere (training.engine.prompts).
-    Control tokens that a completion spells out are broken up."""
+    """Rows as the messages of chats. Of a prompt, the model reads what it reads everywhere
+    (training.engine.models.prompts). Control tokens that a completion spells out are broken up."""
 
     def __init__(self, attempt: Attempt, loaded: Loaded) -> None:
         self.encoder = PromptEncoder(loaded.tokenizer, attempt.spec.max_prompt_tokens)

@@ -25,14 +25,14 @@ from typing import Any
 from trl import GRPOConfig, GRPOTrainer
 
 from decisions.rewards.components import read_json
-from training.engine.attempt import Attempt, Outcome
-from training.engine.data import RunData
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.data.reading import RunData
 from training.engine.environments.grading import rank_within
-from training.engine.learned_reward import LearnedReward
-from training.engine.models import Loaded
-from training.engine.prompts import Message
-from training.engine.reward_function import RewardFunction, facts_of_text
-from training.engine.rows import Text, groups_of_prompts, prompts_of
+from training.engine.methods.learned_reward import LearnedReward
+from training.engine.models.loading import Loaded
+from training.engine.models.prompts import Message
+from training.engine.rows.types import Text, groups_of_prompts, prompts_of
+from training.engine.spec.reward_function import RewardFunction, facts_of_text
 from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer
 from training.engine.text.parts import Parts, parts_of
 

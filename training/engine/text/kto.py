@@ -13,12 +13,12 @@ import copy
 
 from trl import KTOConfig, KTOTrainer
 
-from training.engine.attempt import Attempt, Outcome
-from training.engine.data import RunData
-from training.engine.models import Loaded
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.data.reading import RunData
+from training.engine.models.loading import Loaded
+from training.engine.rows.texts import balance_classes
 from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer, share_of_batch
 from training.engine.text.parts import parts_of
-from training.engine.texts import balance_classes
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:

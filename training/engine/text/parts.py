@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from training.engine.attempt import Attempt
+from training.engine.attempt.attempt import Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from trl import SFTConfig, SFTTrainer
 
-from training.engine.attempt import Attempt, Outcome
-from training.engine.data import RunData
-from training.engine.models import Loaded
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.data.reading import RunData
+from training.engine.models.loading import Loaded
+from training.engine.rows.texts import find_right_texts
 from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer, share_of_batch
 from training.engine.text.parts import parts_of
-from training.engine.texts import find_right_texts
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:

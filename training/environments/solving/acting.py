@@ -19,8 +19,8 @@ from training.environments.solving.guarding import guarded
 from training.environments.solving.problems import Problem
 from training.errors import EnvironmentFailed
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
-from workspaces.ids import uuid7
-from workspaces.storable import is_storable
+from workspaces.storage.ids import uuid7
+from workspaces.storage.storable import is_storable
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ from training.environments.solving.serializers import (
 )
 from training.environments.solving.services import MOST_PROBLEMS, Failure, solve
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import RawBatchParser, raw_body, text_parameter
+from workspaces.http.permissions import acting
+from workspaces.http.rendering import FastJSONRenderer
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import RawBatchParser, raw_body, text_parameter
-from workspaces.permissions import acting
-from workspaces.rendering import FastJSONRenderer
 
 PROBLEMS = BodyDecoder(SolveIn)
 ONE, MANY = struct_schema(SolveIn, MOST_PROBLEMS)["oneOf"]
@@ -45,7 +45,7 @@ class SolveView(APIView):
     scopes = {"POST": Scope.ROUTE_READ}
     parser_classes = [RawBatchParser]
     renderer_classes = [FastJSONRenderer]
-    calls_out = True  # no transaction is open while the model server answers (workspaces.idempotency)
+    calls_out = True  # no transaction is open while the model server answers (workspaces.http.idempotency)
 
     def solve(self, request: Request, slug: str, items: dict[int, SolveIn]) -> dict[int, Solution | Failure]:
         return solve(

@@ -22,7 +22,7 @@ from decisions.models.verdicts import VERDICT, WITHDRAWN
 from decisions.queries.reward_sample import Range
 from models_registry.statistics.intervals import share_interval
 from training.environments.solving.recording import FINISHED, SCORE, SOLVED, STEP_REWARD
-from workspaces.ids import uuid7_bound
+from workspaces.storage.ids import uuid7_bound
 
 MOST = 20_000
 """Episodes that are looked at, the newest."""

@@ -24,8 +24,8 @@ from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from training.environments.solving.acting import Acting
 from training.errors import EnvironmentFailed
-from workspaces.actors import Actor
-from workspaces.ids import uuid7
+from workspaces.access.actors import Actor
+from workspaces.storage.ids import uuid7
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.step_schemas import EpisodeIn
 from decisions.models import Episode
 from training.environments.solving.acting import Acting
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import Conflict
 
 STEP_REWARD, SOLVED, SCORE, FINISHED, INTERRUPTED = "step_reward", "solved", "score", "finished", "interrupted"

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from training.environments.solving.acting import Solution
 from training.environments.solving.services import Failure
-from workspaces.openapi import FaultSerializer
+from workspaces.http.openapi import FaultSerializer
 
 
 class SolvedStepSerializer(serializers.Serializer[Any]):

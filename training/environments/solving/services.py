@@ -28,9 +28,9 @@ from training.environments.solving.acting import Acting, Solution
 from training.environments.solving.problems import MOST_STEPS, SolveIn, read_problem
 from training.environments.solving.recalling import Standing, find_standing, keep_episode, recall_episode
 from training.environments.solving.recording import begin_episodes, end_episode, interrupt_episode, record_rewards
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
-from workspaces.idempotency import made_id
+from workspaces.http.idempotency import made_id
 
 MOST_PROBLEMS = 32
 OWN = (InvalidInput, BackendRefused, IdConflict, Erased)
@@ -58,7 +58,7 @@ def solve(
     *, by: Actor, agent: str, items: Mapping[int, SolveIn], claim: uuid.UUID | None = None, anew: bool = False
 ) -> dict[int, Solution | Failure]:
     """By the items' keys: each solved or failed by itself. `claim`: of a request that may be repeated
-    (`workspaces.idempotency`); a repeat goes through what was decided already. `anew`: no cached episode will do.
+    (`workspaces.http.idempotency`); a repeat goes through what was decided already. `anew`: no cached episode will do.
 
     Raises, for all of them, UnknownAgent, AgentNotAllowed, BudgetSpent, NoChampion, and InvalidInput for an agent that
     does not take options with each decision.

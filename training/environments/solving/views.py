@@ -12,7 +12,7 @@ from decisions.queries.reward_chart import plot_stretches
 from decisions.queries.reward_sample import RANGES, parse_range
 from decisions.queries.reward_summary import Stretch
 from training.environments.solving.quality import MOST, Quality, measure_quality
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 from workspaces.templatetags import show
 
 

@@ -19,11 +19,11 @@ from training.evaluation.suites import SCORE
 from training.evaluation.suites.services import SuitePlan, compare_scores, create_suite, start_scoring
 from training.models import DatasetSnapshot, EvaluationSuite, SuiteScore
 from workspaces.errors import FieldFault, NotFound
+from workspaces.http.bodies import StrictBody
+from workspaces.http.openapi import ErrorSerializer
+from workspaces.http.parsing import text_parameter
+from workspaces.http.permissions import acting
 from workspaces.models import Scope
-from workspaces.openapi import ErrorSerializer
-from workspaces.parsing import text_parameter
-from workspaces.permissions import acting
-from workspaces.serializers import StrictBody
 
 
 class SuiteSerializer(serializers.ModelSerializer[EvaluationSuite]):

@@ -14,10 +14,10 @@ import numpy as np
 
 from decisions.rewards.components import COMPONENTS, ComponentError, Facts
 from models_registry.statistics.intervals import clustered_mean, paired_difference, share_interval, wilson_interval
-from training.engine.reward_function import RewardFunction, facts_of_text
-from training.engine.rows import NO, YES
-from training.engine.slates import log_odds
-from training.engine.spec import RewardComponent
+from training.engine.rows.slates import log_odds
+from training.engine.rows.types import NO, YES
+from training.engine.spec.reward_function import RewardFunction, facts_of_text
+from training.engine.spec.run_spec import RewardComponent
 from training.evaluation.predictions import calculate_reliability, calibration_error
 from training.evaluation.rankings import Scored, compare_rankings, measure_rankings
 from training.evaluation.scores import as_plain

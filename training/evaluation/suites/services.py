@@ -27,9 +27,9 @@ from models_registry.artifacts.holders import require_files
 from models_registry.artifacts.opening import artifact_path
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.versions.services import refuse_reward_model, store_artifact
-from training.engine.methods import RowKind
-from training.engine.result import SuiteAnswers
-from training.engine.rows import Labelled
+from training.engine.rows.types import Labelled
+from training.engine.spec.methods import RowKind
+from training.engine.spec.result import SuiteAnswers
 from training.evaluation.log_gate import find_learnt
 from training.evaluation.plain_baseline import Words, compare_with_words, teach_words_of
 from training.evaluation.suites import SCORE
@@ -50,9 +50,9 @@ from training.rows.parts import ROWS_FILE, SLICES
 from training.rows.reward_scale import reward_if
 from training.rows.text_answers import find_text_faults, read_right_texts
 from training.runs.launcher import run_engine, write_atomically
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
+from workspaces.access.services import record_audit
 from workspaces.errors import Conflict, FieldFault, InvalidInput
-from workspaces.services import record_audit
 
 ANSWERS_FILE = "answers.jsonl"
 LONGEST_NAME = 200

@@ -22,7 +22,7 @@ from training.evaluation.suites.shown import draw_calibration, draw_versions, li
 from training.models import DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
 
 MOST = 100
 ERRORS_SHOWN = 8

@@ -51,7 +51,7 @@ def run_full_pipeline(
 
     from training.loops.pipeline.plan import PipelinePlan
     from training.loops.pipeline.services import find_agent, follow_pipeline, start_pipeline
-    from workspaces.actors import system
+    from workspaces.access.actors import system
 
     plan = PipelinePlan(
         method=method,

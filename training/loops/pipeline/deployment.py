@@ -13,7 +13,7 @@ from models_registry.experiments.services import start_experiment
 from models_registry.models import Alias, AliasName, Experiment, GateKind, GateVerdict, ModelVersion
 from models_registry.versions.gates import Gate, read_gate
 from training.loops.pipeline.plan import CHAMPION, EXPERIMENT
-from workspaces.actors import Actor
+from workspaces.access.actors import Actor
 from workspaces.errors import ReckonerError
 from workspaces.templatetags.show import points
 

@@ -9,12 +9,12 @@ from typing import Any
 from django import forms
 
 from decisions.models import Agent
-from training.engine.methods import TRAINING
+from training.engine.spec.methods import TRAINING
 from training.loops.pipeline.plan import CHAMPION, EXPERIMENT, FIELD_OF, HELD_OUT_SHARE, PipelinePlan
 from training.models import LEDGER_KINDS
 from training.rows.selection import ALL, Filters
 from workspaces.errors import FieldFault
-from workspaces.json_field import JsonObjectField
+from workspaces.http.json_field import JsonObjectField
 from workspaces.models import Workspace
 
 PLANNED = {field.name for of in (PipelinePlan, Filters) for field in fields(of)}

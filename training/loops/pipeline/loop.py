@@ -30,7 +30,7 @@ from training.models.export import ExportFormat, ExportState
 from training.run_states import RunState
 from training.runs.services import start_run
 from training.runs.stages import Progress, Stage, run_stages
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.errors import FieldFault, InvalidInput
 
 

@@ -21,7 +21,7 @@ from models_registry.versions.references import find_version, is_reference
 from training.datasets.freezing import REWARDED, find_faults
 from training.datasets.label_preview import preview_labels
 from training.datasets.preview import Preview, preview_datasets
-from training.engine.methods import TRAINING, WHAT_LACKS, Need, RowKind
+from training.engine.spec.methods import TRAINING, WHAT_LACKS, Need, RowKind
 from training.errors import InvalidPipeline, InvalidRun
 from training.exports.ollama import LOCAL, named_host
 from training.loops.pipeline.to_ollama import choose_quantisation, find_target_faults

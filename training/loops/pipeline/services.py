@@ -22,11 +22,11 @@ from training.loops.pipeline.stored import StoredPipeline
 from training.models import TrainingRun
 from training.models.export import ExportState
 from training.runs.services import cancel_run
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
-from workspaces.ids import uuid7
 from workspaces.models import Workspace
-from workspaces.services import record_audit
+from workspaces.storage.ids import uuid7
 
 KIND = "training.loops.pipeline"
 PREFIX = "pipeline-"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from models_registry.models import ModelVersion
-from training.engine.export_formats import QUANTISATIONS, Format, find_missing_packages, recommend_quantisation
-from training.engine.machine import this_machine
+from training.engine.machine.facts import this_machine
+from training.engine.spec.export_formats import QUANTISATIONS, Format, find_missing_packages, recommend_quantisation
 from training.exports import ollama
 from training.exports.plans import find_obstacles
 from workspaces.errors import FieldFault, InvalidInput

@@ -23,7 +23,7 @@ from training.loops.pipeline.services import cancel_pipeline, find_pipelines, re
 from training.loops.pipeline.stored import StoredPipeline
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, wants_part, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, wants_part, workspace_page
 
 PAGE = 25
 COMMAND = ".venv/bin/python manage.py pipeline --agent AGENT --method posterior"

@@ -16,7 +16,7 @@ from typing import Any
 
 from django.conf import settings
 
-from training.engine.spec import RunSpec
+from training.engine.spec.run_spec import RunSpec
 from training.loops.rehearsal.plan import Plan, Split, split_rows
 from training.loops.rehearsal.source import Source
 from training.rows.labelled_texts import labelled_row

@@ -24,7 +24,7 @@ from training.models import DatasetSnapshot, Rehearsal, TrainingRun
 from training.rows.labelled_texts import Example
 from training.runs import recipes
 from training.runs.stages import Progress, Stage, run_stages
-from workspaces.actors import system
+from workspaces.access.actors import system
 
 EVERY_LABEL, GATE_LOG = "every label", "log for the gate"
 # A gate's log must also try actions that the acting policy rarely takes.

@@ -34,9 +34,9 @@ from training.rows.labelled_texts import Example
 from training.run_states import TERMINAL_STATES
 from training.runs.base_models import TINY, is_allowed_base, why_no_model
 from training.runs.services import cancel_run
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import create_workspace, record_audit
 from workspaces.models import Membership, Role, User, Workspace
-from workspaces.services import create_workspace, record_audit
 from workspaces.templatetags.show import percent
 
 KIND = "training.rehearse"

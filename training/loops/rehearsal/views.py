@@ -38,7 +38,7 @@ from training.models import Rehearsal, TrainingRun
 from training.run_states import RunState
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
 
 PAGE = 25
 COMMAND = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"

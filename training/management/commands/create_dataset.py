@@ -16,7 +16,7 @@ from training.management.filters import add_filters, read_filters
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot
 from training.rows.labels import LEAST_CONFIDENCE
 from training.rows.selection import Filters
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 
 EXIT_EMPTY, EXIT_BAD_INPUT = 1, 2

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from decisions.models import Agent
 from training.environments.drawing import LONGEST_NAME, TaskQuestion, draw_datasets
 from training.management.agents import NoSingleAgent, find_agent
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import InvalidInput
 

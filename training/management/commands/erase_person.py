@@ -13,7 +13,7 @@ from django.core.management.base import CommandParser
 from jobs.runner import run_job
 from training.lineage.erasure import preview_erasure, read_person, start_erasure
 from training.models import Erasure
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import InvalidInput
 from workspaces.models import Workspace

@@ -19,10 +19,10 @@ from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import UnknownVersion
 from models_registry.models import ModelVersion
 from models_registry.versions.references import FORMS, find_version, is_reference
-from training.engine.methods import RowKind
-from training.engine.result import RunResult
-from training.engine.rows import Labelled
-from training.engine.spec import REWARD_MODEL
+from training.engine.rows.types import Labelled
+from training.engine.spec.methods import RowKind
+from training.engine.spec.result import RunResult
+from training.engine.spec.run_spec import REWARD_MODEL
 from training.evaluation.plain_baseline import compare_with_words, teach_words_of
 from training.evaluation.suites.scoring import make_value, rankings_of, read_answers, summarise
 from training.evaluation.suites.texts import as_suite_row

@@ -18,11 +18,11 @@ from decisions.models import Agent
 from decisions.queries.agents import find_agent_version
 from models_registry.artifacts.opening import artifact_path
 from models_registry.versions.references import is_reference
-from training.engine.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS, Format, recommend_quantisation
-from training.engine.export_spec import ExportPlan, ExportReport
-from training.engine.machine import this_machine
-from training.engine.result import RunResult
-from training.engine.spec import HUB_ID
+from training.engine.machine.facts import this_machine
+from training.engine.spec.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS, Format, recommend_quantisation
+from training.engine.spec.export_spec import ExportPlan, ExportReport
+from training.engine.spec.result import RunResult
+from training.engine.spec.run_spec import HUB_ID
 from training.exports.hosting import HELP, PROFILES, STANDARD, HostingProfile
 from training.exports.modelfile import write_beside_gguf
 from training.exports.ollama import find_parameters

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from training.engine.machine import (
+from training.engine.machine.facts import (
     GB,
     SEVEN_BILLION,
     Machine,

@@ -16,7 +16,7 @@ from decisions.models import Agent
 from training.datasets.snapshots import import_rows
 from training.imports.labelled import read_rows
 from training.models import DatasetKind
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 
 EXIT_BAD_INPUT = 2

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from django.template.defaultfilters import filesizeformat
 
 from models_registry.versions.references import find_version
-from training.engine.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS
+from training.engine.spec.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS
 from training.exports import ollama
 from training.exports.hosting import HELP, PROFILE_FILE, PROFILES, STANDARD
 from workspaces.commands import UncheckedCommand

@@ -14,8 +14,8 @@ from decisions.models import Agent
 from jobs.following import EXIT_INTERRUPTED
 from jobs.models import Job, JobState
 from models_registry.backends.model_server import is_reachable
-from training.engine.export_formats import QUANTISATIONS
-from training.engine.methods import HELP, RowKind
+from training.engine.spec.export_formats import QUANTISATIONS
+from training.engine.spec.methods import HELP, RowKind
 from training.errors import InvalidPipeline, PipelineFailed
 from training.exports.ollama import LOCAL
 from training.loops.pipeline.plan import DEPLOYMENTS, FIELD_OF, HELD_OUT_SHARE, PipelinePlan
@@ -28,7 +28,7 @@ from training.loops.pipeline.services import (
 )
 from training.management.filters import add_filters, read_filters
 from training.rows.selection import Filters
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import EXIT_BAD_INPUT, UncheckedCommand
 from workspaces.errors import FieldFault
 

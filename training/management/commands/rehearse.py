@@ -22,7 +22,7 @@ from training.loops.rehearsal.source import Source, SourceError, read_source
 from training.loops.rehearsal.text import print_report, print_split
 from training.models import Rehearsal
 from training.runs.base_models import TINY
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Role, User
 

@@ -19,7 +19,7 @@ from training.runs.presets import PRESETS
 from training.runs.services import cancel_run, switch_to_run
 from training.runs.sweeps import start_sweep
 from training.supervision.cards import find_base_name
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import Workspace

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from decisions.models import Agent
-from training.engine.methods import HELP, TRAINING, RowKind
+from training.engine.spec.methods import HELP, TRAINING, RowKind
 from training.errors import EmptyDataset, EngineFailed
 from training.local.options import MODEL, as_training, complete_options
 from training.local.plans import (
@@ -28,7 +28,7 @@ from training.runs.estimates import Estimate
 from training.runs.monitoring import price_of
 from training.runs.presets import HELP as PRESET_HELP
 from training.runs.presets import PRESETS
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.templatetags.show import duration, size
 

@@ -15,8 +15,8 @@ PROBABILITY_DIGITS = 7
 
 
 def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
-    """One logged row (training.engine.rows). Options are those recorded with the decision, those of its version, or
-    those that its schema and state allow. The propensity is null where the policy did not tell it."""
+    """One logged row (training.engine.rows.types). Options are those recorded with the decision, those of its version,
+    or those that its schema and state allow. The propensity is null where the policy did not tell it."""
     version = decision.version
     options = choices_of(version, decision.state, decision.options).options
     if not options:

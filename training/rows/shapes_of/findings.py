@@ -54,9 +54,9 @@ def _properties(schema: Any) -> Mapping[str, Any]:
 
 
 def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
-    """A logged row (training.engine.rows) for each pair that the findings name, or for those between which nothing was
-    found, where there are none. Each has the decision's reward: a verdict is on all that it found. The propensity is
-    that of the whole list, and no pair has one."""
+    """A logged row (training.engine.rows.types) for each pair that the findings name, or for those between which
+    nothing was found, where there are none. Each has the decision's reward: a verdict is on all that it found. The
+    propensity is that of the whole list, and no pair has one."""
     version = decision.version
     place = find_findings(version.action_schema)
     found = decision.action.get(place.listed) if place is not None and isinstance(decision.action, Mapping) else None

@@ -12,14 +12,15 @@ from typing import Any
 from decisions.agents.items import ask_items
 from decisions.agents.prompts import PromptError
 from decisions.models import AgentVersion
-from training.engine.rows import NO, ROUNDING, YES
-from training.engine.slates import log_probability
+from training.engine.rows.slates import log_probability
+from training.engine.rows.types import NO, ROUNDING, YES
 from training.rows.selection import Rewarded
 from training.rows.shapes_of.prompts import prompt_columns
 
 
 def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
-    """A logged row (training.engine.rows) for each item shown, in the order of the ranking, the items not ranked last.
+    """A logged row (training.engine.rows.types) for each item shown, in the order of the ranking, the items not ranked
+    last.
 
     The reward is that of the item put first: nothing is known of the others, and their reward is null. `slate` holds
     them together: the decision, the item, its place, counted from 1 (null: not ranked), the propensity of the whole

@@ -17,7 +17,7 @@ def as_completion(action: Any) -> str:
 
 
 def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
-    """One text row (training.engine.rows)."""
+    """One text row (training.engine.rows.types)."""
     completion = as_completion(decision.action)
     if not completion:
         return "action"

@@ -11,11 +11,11 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils import timezone
 
-from workspaces.actors import system
+from workspaces.access.actors import system
+from workspaces.access.services import MAX_LIFE, KeyLimits, create_api_key
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import Scope
-from workspaces.services import MAX_LIFE, KeyLimits, create_api_key
 
 FLAGS = {
     "scopes": "--scope",

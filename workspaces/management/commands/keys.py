@@ -8,12 +8,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
+from workspaces.access.services import revoke_api_key, rotate_api_key
+from workspaces.api.serializers import KeySerializer
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import ApiKey
-from workspaces.serializers import KeySerializer
-from workspaces.services import revoke_api_key, rotate_api_key
 
 
 class Command(UncheckedCommand):

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from workspaces.actors import Actor, system
+from workspaces.access.actors import Actor, system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import Membership, Role, User

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db.models import Count, Q
 
-from workspaces.actors import system
+from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import User, Workspace

@@ -1,0 +1,1 @@
+"""Reading a run's data files. No torch."""

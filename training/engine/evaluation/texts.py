@@ -1,0 +1,100 @@
+"""Evaluation of held-out texts (called by training.engine.evaluation.evaluate): a model writes its own answer to each
+prompt.
+
+Answers are greedy. A prediction says what one of labelled rows says: `action` is the answer,
+`correct` whether it equals the row's completion (of JSON: whether both mean the same), `p_answer` the chance that the
+model writes exactly the completion, `log_p` its logarithm, and `valid` whether the answer is JSON, null where the
+completion is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+
+from decisions.rewards.components import read_json
+from training.engine.attempt.attempt import Attempt
+from training.engine.attempt.memory import score_in_batches
+from training.engine.models.actions import ActionScorer
+from training.engine.models.loading import Loaded
+from training.engine.rows.types import Text, prompts_of
+from training.engine.scoring.generation import write_answers
+from training.engine.spec.result import ModelScore
+from training.engine.updates.answers import answer_logits
+
+
+def predict_texts(
+    attempt: Attempt, which: str, loaded: Loaded, rows: Sequence[Text], batch_size: int
+) -> Iterator[dict[str, Any]]:
+    """One prediction a row, in the order of the rows."""
+    scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
+    prompts = scorer.encode(prompts_of(rows))
+    written = write_answers(attempt, loaded, prompts, batch_size)
+    answers = written.texts
+    if written.cut:
+        most = attempt.spec.max_completion_tokens
+        attempt.events.warn(
+            f"{written.cut} of {len(rows)} answers of the {which} model were cut after {most} tokens "
+            "(max_completion_tokens)"
+        )
+    wanted = _log_p(attempt, loaded, scorer, prompts, [row.completion.strip() for row in rows], batch_size)
+    own = _log_p(attempt, loaded, scorer, prompts, answers, batch_size)
+    for row, answer, log_p, own_log_p in zip(rows, answers, wanted, own, strict=True):
+        completion = row.completion.strip()
+        meant, said = read_json(completion), read_json(answer)
+        yield {
+            "id": row.id,
+            "group": row.group,
+            "model": which,
+            "action": answer,
+            "p_action": math.exp(own_log_p),
+            "p_answer": math.exp(log_p),
+            "correct": answer == completion if meant is None else said == meant,
+            "expected_right": math.exp(log_p),
+            "log_p": log_p,
+            "valid": None if meant is None else type(said) is type(meant),
+        }
+
+
+def score_texts(predictions: Sequence[Mapping[str, Any]]) -> ModelScore:
+    """Means over one model's predictions."""
+    valid = [prediction["valid"] for prediction in predictions if prediction["valid"] is not None]
+    rows = len(predictions)
+    return ModelScore(
+        rows=rows,
+        accuracy=sum(prediction["correct"] for prediction in predictions) / rows,
+        probability_of_right=sum(prediction["p_answer"] for prediction in predictions) / rows,
+        valid_share=sum(valid) / len(valid) if valid else None,
+        log_p=math.fsum(prediction["log_p"] for prediction in predictions) / rows,
+    )
+
+
+@torch.no_grad()
+def _log_p(
+    attempt: Attempt,
+    loaded: Loaded,
+    scorer: ActionScorer,
+    prompts: Sequence[Sequence[int]],
+    texts: Sequence[str],
+    batch_size: int,
+) -> list[float]:
+    """log p(text, end of sequence | prompt) of each text under the plain language model, in nats."""
+    answers = scorer.answer_ids([scorer.prompts.harmless(text) for text in texts])
+    found = [0.0] * len(prompts)
+
+    def score(batch: list[int]) -> None:
+        with attempt.autocast(loaded.model):
+            logits, tokens = answer_logits(
+                loaded.model, scorer, [prompts[i] for i in batch], [answers[i] for i in batch]
+            )
+        of_tokens = iter(logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0].tolist())
+        for row in batch:
+            found[row] = math.fsum(islice(of_tokens, len(answers[row])))
+
+    lengths = [len(p) + len(a) for p, a in zip(prompts, answers, strict=True)]
+    score_in_batches(attempt, lengths, batch_size, score)
+    return found

@@ -1,0 +1,1 @@
+"""The methods, a file each, and what methods on logged rows or on fresh decisions share."""

@@ -1,0 +1,157 @@
+"""Proximal policy optimisation (Schulman et al. 2017). Method `ppo`.
+
+    loss = − mean min(ρ A, clip(ρ, 1 − ε, 1 + ε) A) + β KL(π ‖ π_start) + ½ (V(x) − return)²
+    ρ = π(a | x) / π_old(a | x)
+
+A comes from generalised advantage estimation (Schulman et al. 2016) and is normalised over the batch. The value
+head reads the last prompt token's state without sending gradients into it, and the divergence is exact.
+
+Labelled rows, one step: draw one action for each prompt of a batch, reward it, estimate advantages, then make
+`inner_epochs` passes over the batch in minibatches. Logged rows: the stored decisions are the batches, π_old is the
+logged propensity, and A = r − V(x), as each decision is an episode of one step. The clip keeps π near the policy that
+acted, so one log teaches less than fresh decisions do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.data.reading import RunData
+from training.engine.methods.offline import Decisions
+from training.engine.methods.online import Actor, Visits, clipped_surrogate
+from training.engine.models.actions import ActionScorer, Scores
+from training.engine.models.loading import Loaded, trainable_parameters
+from training.engine.scoring.rows import divergence
+from training.engine.spec.methods import RowKind
+from training.engine.updates.accumulate import Accumulation
+from training.engine.updates.fit import Metrics, Updates, fit
+
+
+def generalised_advantages(
+    rewards: Tensor, values: Tensor, ends: Tensor, gamma: float, gae_lambda: float
+) -> tuple[Tensor, Tensor]:
+    """GAE over steps in time order: `rewards`, `values`, `ends` (T,) → (advantages, returns), each (T,).
+
+    δ_t = r_t + γ V_{t+1} − V_t and A_t = δ_t + γ λ A_{t+1}; both sums break where `ends` says an episode ends.
+    """
+    advantages = torch.zeros_like(rewards)
+    following = values.new_zeros(())
+    for t in reversed(range(len(rewards))):
+        goes_on = 0.0 if ends[t] or t == len(rewards) - 1 else 1.0
+        next_value = values[t + 1] if goes_on else values.new_zeros(())
+        following = rewards[t] + gamma * next_value - values[t] + gamma * gae_lambda * goes_on * following
+        advantages[t] = following
+    return advantages, advantages + values
+
+
+def normalise(advantages: Tensor) -> Tensor:
+    """(B,) with mean 0 and deviation 1; a single one stays as it is."""
+    if len(advantages) == 1:
+        return advantages
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-6)
+
+
+class ValueHead(nn.Module):
+    """V(x) from the last prompt token's state; starts at 0 everywhere."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, 1)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(B, H) → (B,)"""
+        value: Tensor = self.linear(nn.functional.layer_norm(hidden, hidden.shape[-1:]))[:, 0]
+        return value
+
+    def named(self) -> dict[str, nn.Parameter]:
+        """Its parameters, under names that no model's have."""
+        return {f"value.{name}": parameter for name, parameter in self.named_parameters()}
+
+
+def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """Trains `loaded` in place, on stored or on fresh decisions as its rows are logged or labelled. The value head is
+    thrown away afterwards."""
+    learn = learn_from_log if attempt.spec.train_rows is RowKind.LOGGED else act_and_learn
+    return learn(attempt, loaded, data)
+
+
+def learn_from_log(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """On logged rows with a reward, and on replayed rows as decisions that were certain and right."""
+    settings = attempt.spec.online
+    decisions = Decisions(attempt, loaded, [row for row in data.logged if row.reward is not None], data.replay)
+    start = decisions.score()
+    rewards = torch.tensor([row.reward or 0.0 for row in decisions.rows], device=attempt.device)
+    old = torch.tensor([row.propensity or 1.0 for row in decisions.rows], device=attempt.device).log()
+    value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
+
+    def loss_of(batch: list[int], scores: Scores) -> Metrics:
+        values = value(scores.hidden.detach())
+        advantage = normalise(rewards[batch] - values.detach())
+        taken = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0]
+        surrogate = clipped_surrogate(taken, old[batch], advantage, settings.clip)
+        kl = divergence(scores.log_p, start[batch]).mean()
+        value_loss = nn.functional.mse_loss(values, rewards[batch])
+        return {"loss": surrogate + settings.kl * kl + 0.5 * value_loss, "kl": kl, "value_loss": value_loss}
+
+    return decisions.learn(loss_of, "learning from logged decisions (PPO)", head=value.named())
+
+
+def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """On the prompts of labelled rows. There is no dropout: what acts is what is trained."""
+    spec, settings, rows = attempt.spec, attempt.spec.online, data.labelled
+    scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
+    actor = Actor(attempt, loaded.model, scorer, rows)
+    visits = Visits(attempt, actor)
+    value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
+    minibatch = min(spec.optimiser.rows_an_update, settings.prompts_per_step)
+    passes = settings.inner_epochs * math.ceil(settings.prompts_per_step / minibatch)
+    updates = Updates(trainable_parameters(loaded.model) | value.named(), spec.optimiser, settings.steps * passes)
+    accumulation = Accumulation(attempt, updates)
+    actor.follow(updates)
+
+    def take_step(step: int) -> Metrics:
+        batch = visits.at(step)
+        with torch.no_grad():
+            old = actor.score(batch)
+            trajectories = actor.draw(batch, old.log_p, torch.rand(len(batch), 1, device=attempt.device))
+            values = value(old.hidden)
+        actor.refuse_foreign(trajectories)
+        rewards = trajectories.rewards[:, 0]
+        ends = torch.ones(len(batch), dtype=torch.bool)  # a decision is an episode of one step
+        # Step by step, which is no work for a GPU.
+        advantages, returns = generalised_advantages(
+            rewards.cpu(), values.cpu(), ends, settings.gamma, settings.gae_lambda
+        )
+        advantages, returns = normalise(advantages).to(attempt.device), returns.to(attempt.device)
+        metrics: dict[str, Tensor] = {"reward": rewards.mean()}
+        for _ in range(settings.inner_epochs):
+            for one in torch.randperm(len(batch)).split(minibatch):  # type: ignore[no-untyped-call]
+                places: list[int] = one.tolist()
+
+                def share_of(part: Sequence[int], places: list[int] = places) -> tuple[Tensor, Metrics]:
+                    seen = places[part[0] : part[-1] + 1]
+                    rows, at = [batch[place] for place in seen], torch.tensor(seen, device=attempt.device)
+                    new = actor.score(rows)
+                    taken = new.log_p.gather(1, trajectories.actions[at])[:, 0]
+                    surrogate = clipped_surrogate(taken, trajectories.log_p[at, 0], advantages[at], settings.clip)
+                    kl = visits.start.kl(rows, new.log_p)
+                    value_loss = nn.functional.mse_loss(value(new.hidden.detach()), returns[at])
+                    loss = surrogate + settings.kl * kl + 0.5 * value_loss
+                    means = {"loss": loss, "kl": kl, "value_loss": value_loss}
+                    shares = {name: mean * len(part) / len(places) for name, mean in means.items()}
+                    text = actor.text_share(rows, trajectories.actions[at, 0].tolist(), part, len(places))
+                    told = {name: share.detach() for name, share in shares.items()}
+                    return shares["loss"] + spec.weight_of_text * text, told
+
+                metrics |= actor.learn(accumulation, len(places), share_of)
+        return {**metrics, **visits.note(batch, actor.success(batch, old.log_p))}
+
+    result = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (PPO)", visits.kept)
+    return Outcome(settings.steps, len(rows), result)

@@ -1,0 +1,1 @@
+"""What a model makes of many rows, without gradients: scores, states, answers, calibration."""

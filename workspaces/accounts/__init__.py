@@ -1,0 +1,1 @@
+"""A person's own account: log-in, password, sessions, and what is logged of them."""
