@@ -5,8 +5,9 @@ class TrainingConfig(AppConfig):
     name = "training"
 
     def ready(self) -> None:
-        # Registers the reader that tells the floor below which runs used a decision.
-        # And those that tell which artifacts are held.
+        # Importing them registers which runs used a decision, and which artifacts are held.
+        from training import holders  # noqa: F401
+        from training.lineage import decisions  # noqa: F401
         from training.models import DatasetSnapshot, Erasure, EvaluationSuite, ExportJob, Rehearsal, TrainingRun
         from workspaces.audit.targets import name_targets
 

@@ -5,6 +5,7 @@ class WorkspacesConfig(AppConfig):
     name = "workspaces"
 
     def ready(self) -> None:
+        from workspaces.accounts import security_events  # noqa: F401 - importing it connects its receivers
         from workspaces.audit.targets import name_targets
         from workspaces.models import ApiKey, Invitation, User, Workspace
 
