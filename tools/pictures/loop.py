@@ -15,12 +15,14 @@ COLUMNS = (6, 257, 508, 758)
 ROWS = (6, 116, 226, 336)
 MIDDLE_ROW = (ROWS[1] + ROWS[2]) // 2
 # Characters that fit into a box with the widest of the fonts named below.
-MOST_CHARACTERS = {"what": 28, "file": 30}
+MOST_CHARACTERS = {"what": 28, "path": 30}
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """One step of the loop: its name, what comes of it, and the file where a reader begins."""
+    """One step of the loop: its name, what comes of it, and the file where a reader begins.
+
+    The picture shows the file's path inside its floor; a box's colour is the floor."""
 
     name: str
     what: str
@@ -29,6 +31,10 @@ class Station:
     @property
     def floor(self) -> str:
         return self.file.partition("/")[0]
+
+    @property
+    def path(self) -> str:
+        return self.file.partition("/")[2]
 
 
 STATIONS = (
@@ -118,7 +124,7 @@ def _box(station: Station, place: tuple[int, int]) -> str:
             f'<rect class="{station.floor}" x="0" y="10" width="4" height="{BOX_HEIGHT - 20}" rx="2"/>',
             f'<text class="name" x="14" y="25">{escape(station.name)}</text>',
             f'<text class="what" x="14" y="46">{escape(station.what)}</text>',
-            f'<text class="file" x="14" y="65">{escape(station.file)}</text>',
+            f'<text class="file" x="14" y="65">{escape(station.path)}</text>',
             "</g>",
         ]
     )
