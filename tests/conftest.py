@@ -33,6 +33,7 @@ from hypothesis import HealthCheck, settings
 
 from project.embedded.testing import SESSION
 from tests.api_client import ApiMaker
+from tests.budget import Budget
 from tests.engine_task import base_version, tiny_run
 from tests.openai_server import OpenAIServer
 from tests.template_database import ensure_template
@@ -40,6 +41,10 @@ from tools import factories
 from tools.warm import stand_in
 
 __all__ = ["base_version", "tiny_run"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--budget", type=float, help="worker seconds that all tests together may take")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
         # A checkout's first session migrates while its workers collect the tests.
         making = subprocess.Popen([sys.executable, "-m", "tests.template_database"], cwd=Path(__file__).parents[1])
         config.add_cleanup(making.wait)
+    budget = config.getoption("budget")
+    if budget is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Budget(budget))
 
 
 # On a loaded machine an example may take long. Every run draws the same examples, so that more of them would find
@@ -62,8 +70,8 @@ settings.register_profile(
 )
 settings.load_profile("reckoner")
 
-# What a test asks for when it needs a model that was trained, or an instance with servers of its own.
-SLOW_FIXTURES = {"tiny_run", "world", "layout", "served"}
+# What a test asks for when it needs a model that was trained, or servers of its own.
+SLOW_FIXTURES = {"tiny_run", "world", "layout", "served", "swift"}
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups after it

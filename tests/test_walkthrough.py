@@ -281,6 +281,7 @@ def _fresh_id() -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.django_db(transaction=True)
 def test_one_decision_walks_the_whole_loop(api: Any, by: Any, model_server: str) -> None:
     walk = Walk(api, by)

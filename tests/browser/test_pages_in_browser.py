@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
 from decisions.models import Feedback, Label
 from tools.factories import PASSWORD
+
+pytestmark = pytest.mark.core
 
 
 def labels() -> list[tuple[Any, ...]]:

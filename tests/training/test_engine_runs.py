@@ -257,6 +257,7 @@ def test_a_run_learns_from_the_ledger_and_is_exported(agent, by, base_version, d
     assert told["parameters"] > 10_000
 
 
+@pytest.mark.core
 def test_a_killed_engine_resumes_from_its_checkpoint_and_ends(agent, by, datasets, settings):
     train, _ = datasets
     long = settings_of(

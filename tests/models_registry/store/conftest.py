@@ -32,7 +32,7 @@ def remote(s3, tmp_path):
     return open_store(s3, cache=tmp_path / "cache", cache_bytes=1 << 40)
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.xdist_group("swift"))])
+@pytest.fixture(params=["local", pytest.param("s3", marks=[pytest.mark.xdist_group("swift"), pytest.mark.slow])])
 def shelf(request, tmp_path):
     """Either store, empty."""
     if request.param == "local":

@@ -328,7 +328,10 @@ class TestRefusals:
 
 
 def test_it_is_imported_without_django() -> None:
-    code = "import sys; from training.loops import pipeline; assert 'django' not in sys.modules; pipeline.run_full_pipeline"
+    code = (
+        "import sys; from training.loops import pipeline; assert 'django' not in sys.modules; "
+        "pipeline.run_full_pipeline"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
