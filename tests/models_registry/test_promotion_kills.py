@@ -6,7 +6,7 @@ from models_registry.experiments.promotion import promote_version
 from models_registry.versions.services import get_champion
 from tools.promotion_kills import PLACES, die_while, find_disagreements
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

@@ -126,6 +126,7 @@ console.log(JSON.stringify({
 """
 
 
+@pytest.mark.slow
 def test_the_client_for_node_runs_unchanged(gateway, key, helper, planner, tmp_path):
     node, modules = fetch_package("openai", NODE_CLIENT)
     (tmp_path / "node_modules").symlink_to(modules)

@@ -12,7 +12,10 @@ import pytest
 
 from tests.training.engine.server_world import PROMPTS, SHORT, TOKEN, Process, item, make_shelf
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*")  # its own deprecations, about itself
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*"),  # its own deprecations, about itself
+]
 
 ENDLESS = {"1": -100}
 """A bias against the end of sequence."""

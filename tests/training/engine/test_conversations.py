@@ -18,7 +18,10 @@ from training.engine.serving.pool import ModelPool
 from training.engine.serving.sampling import Sampling
 from training.engine.serving.worker import ModelThread
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*")  # its own deprecations, about itself
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*"),  # its own deprecations, about itself
+]
 
 
 @pytest.fixture(scope="module")

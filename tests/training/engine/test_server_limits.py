@@ -21,7 +21,10 @@ from training.engine.serving.sampling import NO_TOKEN, Sampling, draw_batch
 from training.engine.serving.scoring import Question, score
 from training.engine.serving.worker import WAITING_JOBS, ModelThread
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*")  # its own deprecations, about itself
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*"),  # its own deprecations, about itself
+]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from training.engine.spec.run_spec import EXIT_STOPPED
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import pathlib, sys, time
-from training.engine import stop
+from training.engine.attempt import stop
 from training.engine.attempt.events import Events
 stop.LOOK_SECONDS, stop.BEAT_SECONDS = 0.01, 0.05
 flag, events = stop.StopFlag(), Events(pathlib.Path(sys.argv[1]))
