@@ -65,6 +65,15 @@ def undone() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
+@contextmanager
+def contained() -> Iterator[None]:
+    """A savepoint: a statement that fails inside leaves the transaction usable for what follows."""
+    with transaction.atomic():
+        yield
+        if connection.connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+            transaction.set_rollback(True)
+
+
 def send(client: Any, call: Call, world: World) -> Any:
     return client.request(call.method, world.fill(call.path), call.body(world) if call.body else None)
 
@@ -118,16 +127,20 @@ Refusal = tuple[str, Callable[[], str | None]]
 def refusal_faults(refusals: list[Refusal], state: dict[str, int]) -> list[str]:
     """What is wrong with the answers; and each request that changes a table, with the table. All requests share one
     look at the database; only where something changed is each sent again and looked at alone."""
+    faults = []
     with undone():
-        answers = [(what, request()) for what, request in refusals]
+        for what, request in refusals:
+            with contained():
+                if fault := request():
+                    faults.append(f"{what}: {fault}")
         changed = changed_tables(state)
-    faults = [f"{what}: {fault}" for what, fault in answers if fault]
     if not changed:
         return faults
     alone = []
     for what, request in refusals:
         with undone():
-            request()
+            with contained():
+                request()
             if tables := changed_tables(state):
                 alone.append(f"{what}: was refused, and changed {', '.join(tables)}")
     return faults + (alone or [f"all refused requests together changed {', '.join(changed)}"])
