@@ -329,8 +329,14 @@ def test_a_page_s_blocks_run_as_they_stand(
             if block.not_run is None and block.language in RUN:
                 getattr(performer, block.language)(block)
     todo = [block for block in blocks(page) if block.not_run is None]
+    errors = []
     for block, following in zip(todo, [*todo[1:], None], strict=True):
-        performer.perform(block, following)
+        try:
+            performer.perform(block, following)
+        except Exception as error:  # noqa: BLE001 - the blocks after it are performed, too
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup(f"{relative(page)}: {len(errors)} blocks failed", errors)
 
 
 def test_every_marked_answer_follows_a_call_and_every_check_is_known() -> None:
