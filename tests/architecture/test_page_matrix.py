@@ -7,8 +7,9 @@ each of its methods needs, and of what it is.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 
 from tests.architecture.api_calls import World, build
-from tests.architecture.test_api_matrix import state_of_everything, undone
+from tests.architecture.test_api_matrix import Refusal, refusal_faults, state_of_everything, undone
 from tools.factories import InvitationFactory, JobFactory, MembershipFactory, RehearsalFactory, WorkspaceFactory
 from training.loops.pipeline.plan import PipelinePlan, Prepared
 from training.loops.pipeline.services import KIND
@@ -298,31 +299,49 @@ def test_every_page_of_a_workspace_stands_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_who_may_not_is_refused_and_changes_nothing(db: None, scene: Scene, name: str) -> None:
+def test_a_page_answers_whom_it_should_and_refusals_change_nothing(db: None, scene: Scene, name: str) -> None:
+    faults = refusal_faults(who_may_not(scene, name), scene.state)
+    if PAGES[name].there:
+        faults += who_may(scene, name)
+    assert not faults, "\n".join(faults)
+
+
+def who_may_not(scene: Scene, name: str) -> list[Refusal]:
+    """Nobody goes to the log-in, a lesser role is 403, a stranger's page 404, and a method that it lacks 405."""
     page = PAGES[name]
     path = address(name, page, scene.world)
+
+    def refused(client: Client, method: str, path: str, expected: tuple[int, str]) -> str | None:
+        answer = send(client, method, path)
+        given = answer.status_code, answer.headers.get("Location", "").split("?")[0]
+        return None if given == expected else f"answers {given}, not {expected}"
+
+    refusals: list[Refusal] = []
+
+    def refuses(who: str, client: Client, method: str, path: str, status: int, location: str = "") -> None:
+        refusals.append((f"{method} {name} by {who}", partial(refused, client, method, path, (status, location))))
+
     for method, least in methods(page):
-        anonymous = send(scene.nobody, method, path)
-        assert (anonymous.status_code, anonymous["Location"].split("?")[0]) == (302, "/log-in"), method
+        refuses("nobody", scene.nobody, method, path, 302, "/log-in")
         for role in ROLES[: ROLES.index(least)]:
-            assert send(scene.people[role], method, path).status_code == 403, (method, role)
-        assert send(scene.stranger, method, path).status_code == 404, method
-        if page.of(scene.world) and not page.everyones:  # nor by way of a workspace of one's own
+            refuses(role, scene.people[role], method, path, 403)
+        refuses("a stranger", scene.stranger, method, path, 404)
+        if page.of(scene.world) and not page.everyones:
             theirs = address(name, page, scene.world, workspace=scene.elsewhere)
-            assert send(scene.stranger, method, theirs).status_code == 404, method
-    for method in {"GET", "POST"} - {method for method, _ in methods(page)}:
-        assert send(scene.people[ADMIN], method, path).status_code == 405, method
-    assert state_of_everything() == scene.state
+            refuses("a stranger, by way of a workspace of their own", scene.stranger, method, theirs, 404)
+    for method in sorted({"GET", "POST"} - {method for method, _ in methods(page)}):
+        refuses("an admin, which it lacks", scene.people[ADMIN], method, path, 405)
+    return refusals
 
 
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.there])
-def test_who_may_is_not(db: None, scene: Scene, name: str) -> None:
+def who_may(scene: Scene, name: str) -> Iterator[str]:
     """The least role and the highest. A form that is sent empty may be refused for what it lacks, and an action for
     the state that it finds."""
     page = PAGES[name]
     for method, least in methods(page):
-        for role in {least, ADMIN}:
+        usual = {200, 286, 302} if method == "GET" else {200, 302, 400, 409}
+        for role in sorted({least, ADMIN}):
             with undone():
                 answer = send(scene.people[role], method, address(name, page, scene.world))
-            usual = {200, 286, 302} if method == "GET" else {200, 302, 400, 409}
-            assert answer.status_code in usual, (method, role, answer.status_code)
+            if answer.status_code not in usual:
+                yield f"{method} {name} by {role}: answers {answer.status_code}, not one of {sorted(usual)}"

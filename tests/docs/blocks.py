@@ -55,6 +55,7 @@ PARSER = MarkdownIt("commonmark", {"html": True}).enable("table")
 BLOCK_PARSER = MarkdownIt("commonmark", {"html": True}).enable("table").disable("inline")  # in a fifth of the time
 
 
+@cache
 def tokens(page: Path) -> list[Token]:
     return PARSER.parse(page.read_text(encoding="utf-8"))
 

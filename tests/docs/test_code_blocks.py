@@ -145,8 +145,17 @@ def relative(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("block", ALL_BLOCKS, ids=lambda block: block.place)
-def test_a_block_says_its_language_and_is_well_formed(block: Block) -> None:
+def test_each_block_says_its_language_and_is_well_formed() -> None:
+    faults = []
+    for block in ALL_BLOCKS:
+        try:
+            check(block)
+        except Exception as error:  # noqa: BLE001 - each language has its own; all are named
+            faults.append(f"{block.place}: {type(error).__name__}: {error}")
+    assert not faults, "\n".join(faults)
+
+
+def check(block: Block) -> None:
     assert block.language, f"{block.place}: fence it and say its language"
     if block.not_run is not None:
         assert block.not_run in REASONS, f"{block.place}: {block.not_run!r} is no known reason"
@@ -320,8 +329,14 @@ def test_a_page_s_blocks_run_as_they_stand(
             if block.not_run is None and block.language in RUN:
                 getattr(performer, block.language)(block)
     todo = [block for block in blocks(page) if block.not_run is None]
+    errors = []
     for block, following in zip(todo, [*todo[1:], None], strict=True):
-        performer.perform(block, following)
+        try:
+            performer.perform(block, following)
+        except Exception as error:  # noqa: BLE001 - the blocks after it are performed, too
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup(f"{relative(page)}: {len(errors)} blocks failed", errors)
 
 
 def test_every_marked_answer_follows_a_call_and_every_check_is_known() -> None:
@@ -343,9 +358,8 @@ def of(language: str, code: str, mark: str = "", line: int = 1) -> Block:
 class TestTheChecksThemselves:
     """Each kind of broken block is found."""
 
-    @pytest.mark.parametrize(
-        ("language", "code"),
-        [
+    def test_a_broken_block_is_found(self) -> None:
+        for language, code in (
             ("json", '{"a": …}'),
             ("yaml", "a: [1"),
             ("python", "def f(:"),
@@ -353,12 +367,10 @@ class TestTheChecksThemselves:
             ("dotenv", "RECKONER_NO_SUCH_SETTING=1"),
             ("text", "curl http://127.0.0.1"),
             ("text", "manage.py create_key NAME --scope SCOPE"),
-        ],
-    )
-    def test_a_broken_block_is_found(self, language: str, code: str) -> None:
-        block = of(language, code)
-        with pytest.raises((AssertionError, ValueError, SyntaxError, yaml.YAMLError)):
-            CHECKS[language](block)
+        ):
+            with pytest.raises((AssertionError, ValueError, SyntaxError, yaml.YAMLError)):
+                check(of(language, code))
+                pytest.fail(f"{language}: {code}", pytrace=False)
 
     def test_a_row_that_the_engine_would_refuse_is_found(self) -> None:
         row = {"id": "1", "prompt": "p", "options": ["a", "b"], "answer": "c"}
