@@ -29,6 +29,7 @@ from models_registry.models.serving import (
 )
 from models_registry.models.version import (
     ALIAS_NAME,
+    BASE_METHOD,
     REMOTE,
     Alias,
     AliasMove,
@@ -42,6 +43,7 @@ from models_registry.models.version import (
 
 __all__ = [
     "ALIAS_NAME",
+    "BASE_METHOD",
     "BY_SOMEBODY",
     "REMOTE",
     "Alias",

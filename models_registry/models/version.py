@@ -26,6 +26,8 @@ class AliasName(models.TextChoices):
 
 
 REMOTE = "remote"
+BASE_METHOD = "base"
+"""How a model came to be that a run named, by a folder or a hub id, to start from."""
 
 
 class RegisteredModel(WorkspaceOwned):

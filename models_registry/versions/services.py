@@ -20,6 +20,7 @@ from models_registry.artifacts.quota import lock_use, refuse_over_quota
 from models_registry.errors import NoChampion, NotAPolicy, QuotaExceeded, StoreUnavailable
 from models_registry.models import (
     ALIAS_NAME,
+    BASE_METHOD,
     Alias,
     AliasMove,
     AliasName,
@@ -103,16 +104,17 @@ class NewVersion:
     parent: ModelVersion | None = None
     description: str = ""
     metrics: Mapping[str, Any] | None = None
+    may_serve: bool = True
 
 
 @transaction.atomic
 def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> ModelVersion:
-    """The next number of the model. The first version that is a policy becomes champion: someone has to serve."""
+    """Registers the next number of the model. The first version that is a policy becomes champion, since someone has to
+    serve; a base that a run named does not, nor one that is not `may_serve`."""
     # The model's row is the lock under which numbers are given out.
     RegisteredModel.objects.select_for_update().get(id=model.id)
-    policies = ModelVersion.objects.filter(registered_model=model).exclude(artifact__kind=ArtifactKind.REWARD_MODEL)
-    is_policy = new.artifact is None or new.artifact.kind != ArtifactKind.REWARD_MODEL
-    is_first = is_policy and not policies.exists()
+    is_policy = new.method != BASE_METHOD and (new.artifact is None or new.artifact.kind != ArtifactKind.REWARD_MODEL)
+    is_first = is_policy and new.may_serve and not _find_alias(model.id, AliasName.CHAMPION)
     last = ModelVersion.objects.filter(registered_model=model).aggregate(last=Max("number"))["last"] or 0
     version = ModelVersion.objects.create(
         workspace=by.workspace,

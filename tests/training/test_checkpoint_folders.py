@@ -109,7 +109,7 @@ def test_it_is_trained_evaluated_exported_and_served(
     runs = ask("runs", "list", "--json")["runs"]
     assert [(run["base"], run["base_model"]) for run in runs] == [
         (str(whole), folder.name),
-        (str(folder), folder.name),
+        (str(whole.parent), folder.name),
     ]
     pages = [reverse("pages:version", args=[agent.workspace.slug, one.id]) for one in (whole, adapter)]
     pages += [reverse("pages:run", args=[agent.workspace.slug, run["run"]]) for run in runs]

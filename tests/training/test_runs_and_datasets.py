@@ -234,7 +234,8 @@ class TestStarting:
         root, link = tmp_path / "models", tmp_path / "models" / "link"
         for folder in (root / "small", tmp_path / "modelsx", settings.VAR / "models", Path(settings.ARTIFACTS)):
             folder.mkdir(parents=True, exist_ok=True)
-        (root / "small" / "config.json").write_text("{}")
+        for name in ("config.json", "model.safetensors"):
+            (root / "small" / name).write_text("{}")
         link.symlink_to("/etc")
         settings.BASE_MODELS = [str(root), "some/model", str(settings.VAR), str(Path(settings.ARTIFACTS).parent)]
         for name in (str(root / "small"), "some/model", "tiny"):

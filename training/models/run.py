@@ -29,7 +29,11 @@ class TrainingRun(WorkspaceOwned):
     base_version = models.ForeignKey(
         "models_registry.ModelVersion", on_delete=models.PROTECT, null=True, related_name="runs_from"
     )
-    base_model = models.CharField(max_length=300, blank=True, help_text="Folder or hub id where no version is the base")
+    base_model = models.CharField(
+        max_length=300,
+        blank=True,
+        help_text="Folder or hub id that was named as the base; base_version is what it became once the run began",
+    )
     produced_version = models.OneToOneField(
         "models_registry.ModelVersion", on_delete=models.PROTECT, null=True, related_name="produced_by"
     )
@@ -62,11 +66,7 @@ class TrainingRun(WorkspaceOwned):
                 | (~Q(state=RunState.SUCCEEDED.value) & Q(produced_version__isnull=True)),
                 name="run_version_exactly_when_succeeded",
             ),
-            models.CheckConstraint(
-                condition=Q(base_version__isnull=False, base_model="")
-                | (Q(base_version__isnull=True) & ~Q(base_model="")),
-                name="run_one_base",
-            ),
+            models.CheckConstraint(condition=Q(base_version__isnull=False) | ~Q(base_model=""), name="run_has_a_base"),
             models.CheckConstraint(condition=Q(progress__gte=0, progress__lte=1), name="run_progress_is_a_share"),
         ]
 

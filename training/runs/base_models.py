@@ -42,9 +42,13 @@ def is_allowed_base(name: str) -> bool:
 
 
 def why_no_model(name: str) -> str | None:
-    """What a folder lacks to be a policy, for people; None of a name, which only its hub can say more of."""
+    """Returns what a folder lacks to be a policy, for people; None for a hub id, which cannot be checked here."""
     if not name.startswith("/"):
         return None
     if (Path(name) / REWARD_MODEL).is_file():
         return f"{name} is a reward model, which scores texts and is not a policy"
-    return None if (Path(name) / "config.json").is_file() else f"{name} is not a model: it has no config.json"
+    if not (Path(name) / "config.json").is_file():
+        return f"{name} is not a model: it has no config.json"
+    if not any(Path(name).glob("*.safetensors")):
+        return f"{name} has no weights as safetensors"
+    return None

@@ -40,6 +40,8 @@ from training.runs.reward_models import find_reward_models, find_reward_version
 from training.runs.services import EnginePaths, engine_spec, move_run
 from training.supervision.cards import card_of_run, find_base_name
 from training.supervision.figures import keep_metrics
+from training.supervision.named_bases import keep_named_base
+from training.supervision.serving import find_serving_fault
 from workspaces.access.actors import system
 
 
@@ -59,9 +61,10 @@ def supervise_run(context: JobContext) -> dict[str, Any] | None:
     if run.is_terminal:
         return {"state": run.state}
     refuse_marked(run)
-    if run.base_model and not is_allowed_base(run.base_model):
+    if run.base_version is None and not is_allowed_base(run.base_model):
         raise Permanent(f"{run.base_model} is no longer among the allowed base models")
     judge = judge_of(run)
+    keep_named_base(context, run)
     run_dir = settings.RUNS / str(run.id)
     prepare_folder(run, run_dir, judge)
     with context.fenced():
@@ -207,19 +210,22 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
         if str(suite.id) in result.suites
     ]
     actor = system(run.workspace)
+    assert run.agent.registered_model is not None
+    weights = base.weights if is_adapter and base is not None else None
+    fault = find_serving_fault(run.agent.registered_model, artifact, weights) if is_policy else None
     plain = _compare(run, finished, words) if is_policy else None
     with context.fenced():
-        assert run.agent.registered_model is not None
         version = register_version(
             by=actor,
             model=run.agent.registered_model,
             new=NewVersion(
                 artifact=artifact,
                 method=run.method,
-                base=base.weights if is_adapter and base is not None else None,
+                base=weights,
                 parent=base,
                 description=f"{run.method} on {run.dataset}",
                 metrics=result.metrics,
+                may_serve=fault is None,
             ),
         )
         if scored is not None and run.heldout is not None:
@@ -247,7 +253,8 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
             enqueue_job(kind=recording.KIND, workspace=run.workspace, payload={"run": str(run.id)})
         mark_new_version(run, version)
         kept = keep_metrics(result)
-        move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=kept, message=str(version))
+        message = str(version) if fault is None else f"{version} cannot serve: {fault}"[:500]
+        move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=kept, message=message)
         context.complete({"version": str(version), "run": str(run.id)})
 
 

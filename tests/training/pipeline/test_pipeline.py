@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -147,6 +148,35 @@ def work_a_little() -> None:
     Job.objects.filter(state=JobState.QUEUED).update(run_after=timezone.now())
     for due in Job.objects.filter(state=JobState.QUEUED).exclude(kind="training.supervise_run"):
         run_job(due.id)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_from_a_folder_with_an_adapter_two_rounds_end_in_merged_weights(
+    agent: Any, tiny_run: Path, store: Path, settings: Any, tmp_path: Path
+) -> None:
+    """The first pipeline of an agent without a version, from a base that a person named; the second goes on from it."""
+    folder = tmp_path / "models" / "qwen2-shape"
+    shutil.copytree(tiny_run / "attempts" / "1" / "model", folder)
+    settings.BASE_MODELS = [str(folder.parent)]
+    decide(agent, labelled(16, 3))
+    first = ("--method", "posterior", "--set", json.dumps(QUICK), "--model", str(folder), "--detach")
+    ended = work_until_over(Job.objects.get(id=ask(*first)["job"]))
+    assert ended.state == JobState.SUCCEEDED, ended.error
+    run = TrainingRun.objects.get()
+    base = run.produced_version.base
+    assert base is not None and run.base_version == base and ended.result["version"] == str(run.produced_version)
+    assert get_champion(agent.registered_model) == run.produced_version
+    assert verify_artifact(ended.result["export"]["digest"])["kind"] == "model"
+
+    decide(agent, labelled(16, 4))
+    ended = work_until_over(
+        Job.objects.get(id=ask("--method", "posterior", "--set", json.dumps(QUICK), "--only-new", "--detach")["job"])
+    )
+    assert ended.state == JobState.SUCCEEDED, ended.error
+    second = TrainingRun.objects.get(base_version=run.produced_version)
+    assert second.produced_version.base is not None
+    assert verify_artifact(ended.result["export"]["digest"])["kind"] == "model"
 
 
 @pytest.mark.slow

@@ -191,6 +191,7 @@ def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
     served: str, source: Source, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"cut off")
     settings.BASE_MODELS = [str(tmp_path)]
     monkeypatch.setattr(services, "SeedLoop", BrokenBase)
     job = work_until_over(start(source).job)
@@ -199,7 +200,7 @@ def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
 
 
 class BrokenBase(SeedLoop):
-    """Its first run is told to start from a folder that holds no weights."""
+    """Its first run is told to start from a folder whose weights are damaged."""
 
     def start(self, **plan: Any) -> TrainingRun:
         return super().start(**{**plan, "base_model": django_settings.BASE_MODELS[0]})

@@ -35,6 +35,11 @@ class LoadBody(Struct):
 READ_SCORE, READ_LOAD = msgspec.json.Decoder(ScoreBody), msgspec.json.Decoder(LoadBody)
 
 
+def probe_of(model: str) -> Question:
+    """A short question with two options, to see whether a model that was loaded can score."""
+    return Question(model, Prompt("Which letter comes first?"), ("a", "b"), 16)
+
+
 def parse(raw: bytes, body: msgspec.json.Decoder[T]) -> T:
     """`body`: one of the decoders. Raises Fault invalid_request that says what is wrong and where."""
     try:

@@ -23,7 +23,7 @@ from training.engine.serving.chat_requests import READ_CHAT, ChatBody, chat_requ
 from training.engine.serving.completions import Completion
 from training.engine.serving.faults import Code, Fault
 from training.engine.serving.jobs import INTERNAL
-from training.engine.serving.requests import READ_LOAD, READ_SCORE, parse, questions_of
+from training.engine.serving.requests import READ_LOAD, READ_SCORE, parse, probe_of, questions_of
 from training.engine.serving.streaming import answer_or_leave, stream_chat
 from training.engine.serving.worker import ModelThread
 
@@ -107,9 +107,13 @@ class _Routes:
         return _answer(_model(artifact, self.models.pool.resident()))
 
     async def load(self, request: Request) -> Response:
+        """Loads the model, and has it answer once: some load and cannot score."""
         body = parse(await _body(request), READ_LOAD)
         artifact = await asyncio.to_thread(self.store.find_served, body.model)
         await asyncio.wrap_future(self.models.submit_load(body.model))
+        (answer,) = await asyncio.wrap_future(self.models.submit_score([probe_of(body.model)]))
+        if isinstance(answer, Fault):
+            raise answer
         return _answer({"model": artifact.digest, "kind": artifact.kind, "base": artifact.base})
 
     async def score(self, request: Request) -> Response:
