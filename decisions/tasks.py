@@ -11,7 +11,6 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-import decisions.rewards.holdouts  # noqa: F401 - it registers what counts holdouts
 from decisions.ingest.item_ends import apply_item_outcomes
 from decisions.judges.calibrating import CALIBRATE_JUDGES, calibrate_judge, calibrate_judges
 from decisions.judges.ledger import JudgeName

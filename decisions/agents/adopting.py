@@ -1,15 +1,13 @@
-"""Says to the floor below what becomes of a version of an agent that won its experiment. Every process loads it."""
+"""Makes a version of an agent that won its experiment act. `registry_ledger` calls it."""
 
 from __future__ import annotations
 
 from decisions.agents.services import use_agent_version
 from decisions.models import ArmSetup
-from models_registry.experiments.variants import register_adopter
 from models_registry.models import Variant
 from workspaces.access.actors import Actor
 
 
-@register_adopter
 def adopt_version(by: Actor, variant: Variant) -> None:
     """The agent version of a variant that was promoted acts for its agent from now on."""
     setup = ArmSetup.objects.select_related("agent_version__agent").get(variant=variant)

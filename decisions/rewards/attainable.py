@@ -5,11 +5,9 @@ from __future__ import annotations
 from decisions.models import Agent
 from decisions.rewards.specs import current_reward_spec
 from decisions.rewards.valuing import attainable_range
-from models_registry.experiments.outcome_range import register_range
 from models_registry.models import RegisteredModel
 
 
-@register_range
 def find_outcome_range(model: RegisteredModel) -> tuple[float, float] | None:
     """Over every agent that the model serves; a unit's outcome is a mean of their rewards. None without an agent."""
     ranges = []

@@ -13,7 +13,6 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Agent
-from models_registry.experiments.feedback_lag import register_lag
 from models_registry.models import RegisteredModel
 from workspaces.storage.ids import uuid7_bound
 
@@ -38,7 +37,6 @@ SELECT extract(epoch FROM coalesce(f.first, %(now)s) - d.recorded_at)::float8, f
 """
 
 
-@register_lag
 def find_feedback_lag(
     model: RegisteredModel, agent: str | None = None, now: dt.datetime | None = None
 ) -> SurvivalCurve | None:

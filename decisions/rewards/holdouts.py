@@ -1,7 +1,7 @@
 """Counts what came of a holdout: units with a reward, held and served, by week and of the whole time.
 
 A unit's outcome is the mean reward of its decisions in the week, or in the whole time, by the newest reward spec of its
-agent. Every process that works off jobs loads it; `models_registry.experiments.holdouts` asks.
+agent. `models_registry.experiments.holdouts` asks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection
 
-from models_registry.experiments.holdouts import WEEK, Sums, register_holdout_counter, threshold_of
+from models_registry.experiments.holdouts import WEEK, Sums, threshold_of
 from models_registry.models import Holdout
 from models_registry.statistics.holdouts import ArmSums
 from workspaces.storage.ids import uuid7_bound
@@ -41,7 +41,6 @@ SELECT week, substring(sha256(convert_to(%(salt)s || unit, 'UTF8')) FROM 1 FOR 8
 """
 
 
-@register_holdout_counter
 def count_units(holdout: Holdout, now: dt.datetime) -> list[Sums]:
     """Until now, or until its end."""
     end = min(now, holdout.ended_at or now)

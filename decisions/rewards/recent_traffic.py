@@ -14,7 +14,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Agent
-from models_registry.experiments.traffic import Traffic, register_traffic
+from models_registry.experiments.ledger import Traffic
 from models_registry.models import GuardrailMeasure, RegisteredModel
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.storage.ids import uuid7_bound
@@ -60,7 +60,6 @@ SELECT r.value, d.latency_ms, d.cost, c.assigned_id IS DISTINCT FROM c.served_id
 """
 
 
-@register_traffic
 def find_recent_traffic(
     model: RegisteredModel,
     guardrails: Sequence[GuardrailPlan],

@@ -1,14 +1,14 @@
 """The attribution window that a model's feedback needs.
 
-How long feedback takes is known to the ledger, which registers the function that finds it
-(`decisions.rewards.feedback_lag`); `experiments` and `phases` call it when a phase starts, `outlook` before.
+How long feedback takes is known to the ledger (`ledger.Ledger.find_feedback_lag`); `services` and `phases` call
+this when a phase starts, `outlook` before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from models_registry.experiments.ledger import get_ledger
 from models_registry.models import RegisteredModel
 
 if TYPE_CHECKING:
@@ -18,21 +18,10 @@ SHORTEST_SECONDS = 86_400.0
 LONGEST_SECONDS = 30 * 86_400.0
 SHARE = 0.95
 
-LagFinder = Callable[[RegisteredModel, str | None], "SurvivalCurve | None"]
-
-_finders: list[LagFinder] = []
-
-
-def register_lag(find: LagFinder) -> LagFinder:
-    """As a decorator. The finder gives the curve of the seconds from a decision to its first feedback, those without
-    any included, of the model's agents or of the one with this slug; None where it knows no decision."""
-    _finders.append(find)
-    return find
-
 
 def find_curve(model: RegisteredModel, agent: str | None = None) -> SurvivalCurve | None:
     """How long the first feedback takes, on decisions of the model's agents or of one; None where none is known."""
-    return next((curve for find in _finders if (curve := find(model, agent)) is not None), None)
+    return get_ledger().find_feedback_lag(model, agent)
 
 
 def window_of(curve: SurvivalCurve | None) -> float:

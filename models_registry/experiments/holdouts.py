@@ -2,16 +2,15 @@
 
 A holdout is not an experiment: nothing is promoted or rolled back by it. A part of a model's units keeps one version
 for weeks while everybody else gets whatever is promoted, so that one sees what all of it together was worth, and for
-how long. `router` says who is held. The ledger counts what came of it, and registers the function that does
-(`decisions.rewards.holdouts`).
+how long. `router` says who is held. The ledger counts what came of it
+(`ledger.Ledger.count_holdout_units`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -20,6 +19,7 @@ from django.utils import timezone
 
 from models_registry.artifacts.holders import require_files
 from models_registry.errors import ExperimentRunning, HoldoutOver, HoldoutRunning
+from models_registry.experiments.ledger import Sums, get_ledger
 from models_registry.experiments.log import check_reason
 from models_registry.experiments.promotion import get_variant, prepare_to_serve
 from models_registry.models import Arm, Experiment, ExperimentState, Holdout, ModelVersion, RegisteredModel
@@ -36,26 +36,6 @@ EVERY = dt.timedelta(hours=1)
 FEEDBACK = dt.timedelta(days=1)
 """So long after the end its figures still change with the feedback on its last decisions; then they stay."""
 WEEK = dt.timedelta(days=7)
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Of one week since the start (0 for the first), or of the whole time (None)."""
-
-    week: int | None
-    served: ArmSums
-    held: ArmSums
-
-
-HoldoutCounter = Callable[[Holdout, dt.datetime], Sequence[Sums]]
-
-_counters: list[HoldoutCounter] = []
-
-
-def register_holdout_counter(count: HoldoutCounter) -> HoldoutCounter:
-    """As a decorator. It counts a holdout's units with a reward until a moment."""
-    _counters.append(count)
-    return count
 
 
 def start_holdout(*, by: Actor, version: ModelVersion, share: float, seconds: float, reason: str) -> Holdout:
@@ -142,7 +122,7 @@ def follow_holdouts(now: dt.datetime | None = None) -> int:
 
 def count_holdout(holdout: Holdout, now: dt.datetime) -> None:
     """Writes the holdout's figures as they are known now."""
-    found = [one for count in _counters for one in count(holdout, now)]
+    found = get_ledger().count_holdout_units(holdout, now)
     figures = {
         "whole" if one.week is None else str(one.week): {"served": _as_stored(one.served), "held": _as_stored(one.held)}
         for one in found

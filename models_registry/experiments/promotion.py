@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from models_registry.backends.asking import ready_version
 from models_registry.errors import BackendUnavailable, CannotRevert
+from models_registry.experiments.ledger import get_ledger
 from models_registry.experiments.locking import lock_running
 from models_registry.experiments.log import check_reason, record_look
-from models_registry.experiments.variants import adopt_setup
 from models_registry.models import (
     AliasMove,
     AliasName,
@@ -134,7 +134,7 @@ def promote_treatment(*, by: Actor, experiment: Experiment, reason: str) -> None
     if won.version_id != control.version_id:
         move_alias(by=by, version=won.version, name=AliasName.CHAMPION, reason=reason)
     if won.setup:
-        adopt_setup(by=by, variant=won)
+        get_ledger().adopt_setup(by=by, variant=won)
 
 
 def get_variant(experiment: Experiment, arm: Arm) -> Variant:

@@ -1,21 +1,16 @@
-"""The variants of an experiment: how its arms are named, and what becomes of a set-up that wins.
+"""The variants of an experiment: how its arms are named.
 
 Beside its model version an arm may have a set-up: a version of an agent. Agents are the ledger's, which this floor does
-not know: it starts such experiments by `experiments.open_experiment`, and registers the function that makes a winner's
-set-up its agent's own (`decisions.agents.adopting`). `promotion` calls that.
+not know: it starts such experiments by `services.open_experiment`, and makes a winner's set-up its
+agent's own (`ledger.Ledger.adopt_setup`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from models_registry.models import Variant
-from workspaces.access.actors import Actor
-
-SetupAdopter = Callable[[Actor, Variant], None]
-
-_adopters: list[SetupAdopter] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +22,6 @@ class ArmSetupNames:
     treatment: str
     agent: str
     notes: tuple[str, ...] = ()
-
-
-def register_adopter(adopt: SetupAdopter) -> SetupAdopter:
-    """As a decorator. It is called for a variant with a set-up that was promoted, in that transaction."""
-    _adopters.append(adopt)
-    return adopt
-
-
-def adopt_setup(*, by: Actor, variant: Variant) -> None:
-    for adopt in _adopters:
-        adopt(by, variant)
 
 
 def name_variants(variants: Iterable[Variant]) -> dict[str, str]:

@@ -33,12 +33,13 @@ from training.models.export import LIVE, ExportFormat, ExportState
 from training.rows.parts import ROWS_FILE
 from training.rows.reward_scale import reward_if
 from training.runs.launcher import Finished, run_engine, write_atomically
-from training.runs.stages import LOOK_AGAIN_SECONDS
 from training.supervision.cards import card_of_export
 from workspaces.access.actors import Actor, system
 from workspaces.access.services import record_audit
 from workspaces.errors import InvalidInput
 
+EXPORT_POLL_SECONDS = 1.0
+"""Between two looks at a program that exports."""
 EXPORT = "training.export_version"
 SAME_FILES = {"same_files": True}
 REPORT = "parity.json"
@@ -155,7 +156,7 @@ def put_into_ollama(context: JobContext, export: ExportJob) -> None:
         by=by, version=version, since=context.created_at, format=ExportFormat.GGUF, quantisation=quantisation
     )
     if gguf.state != ExportState.READY:
-        raise Defer(LOOK_AGAIN_SECONDS, progress=0.5, message=f"exporting {version} as GGUF {quantisation}")
+        raise Defer(EXPORT_POLL_SECONDS, progress=0.5, message=f"exporting {version} as GGUF {quantisation}")
     try:
         made = ollama.deploy(options["host"], export=gguf, profile=PROFILES[options["profile"]])
     except ollama.OllamaRefused:
