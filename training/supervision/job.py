@@ -19,7 +19,7 @@ from jobs.errors import Permanent
 from jobs.services import enqueue_job
 from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import BackendUnavailable
-from models_registry.models import ArtifactKind
+from models_registry.models import Artifact, ArtifactKind, GateVerdict, ModelVersion
 from models_registry.versions.services import NewVersion, locate_version, register_version, store_artifact
 from training.engine.spec.methods import METHODS
 from training.engine.spec.run_spec import RunSpec
@@ -30,7 +30,7 @@ from training.evaluation.scores import Scored, gate_version, score_pairs, score_
 from training.evaluation.suites.services import find_suites, make_score, save_score
 from training.evaluation.tasks import score_tasks
 from training.lineage.marks import mark_new_version, refuse_marked, remove_erased_samples
-from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
+from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, SuiteScore, TrainingRun
 from training.rows.parts import ROWS_FILE
 from training.run_states import RunState
 from training.runs.base_models import is_allowed_base
@@ -178,77 +178,125 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
 
     `log`: the decisions that the engine was given to ask the new version about.
     """
-    result = finished.result
+    scored = _score(run, finished)
+    by_log = _judge_log(run, finished, log)
+    artifact = _store_files(run, finished, scored, by_log)
+    words = teach_words(read_lessons(settings.RUNS / str(run.id)))
+    suites = _score_suites(run, finished, words)
+    plain = _compare(run, finished, words) if _is_policy(run) else None
+    with context.fenced():
+        version = _register(run, finished, artifact)
+        _save_evaluation(run, finished, version, scored, plain)
+        _save_verdicts(run, version, by_log, suites)
+        _queue_recording(run, finished)
+        _end_run(context, run, finished, version)
+
+
+def _is_policy(run: TrainingRun) -> bool:
+    return not METHODS[run.method].makes_reward_model
+
+
+def _judge_log(run: TrainingRun, finished: Finished, log: Sequence[LoggedDecision]) -> GateVerdict | None:
+    """The verdict on logged decisions; None of a reward model, which decides nothing."""
+    if not _is_policy(run):
+        return None
+    answers = finished.result.log
+    return judge_by_log(run, log, finished.folder / answers if answers is not None else None)
+
+
+def _store_files(run: TrainingRun, finished: Finished, scored: Scored | None, by_log: GateVerdict | None) -> Artifact:
+    """Stores the weights with their card."""
+    result, base = finished.result, run.base_version
     is_adapter = result.output == "adapter"
-    base = run.base_version
     kind = ArtifactKind.ADAPTER if is_adapter else ArtifactKind.MODEL
-    is_policy = not METHODS[run.method].makes_reward_model
-    if not is_policy:
+    if not _is_policy(run):
         kind = ArtifactKind.REWARD_MODEL
     meta = {"run": str(run.id), "weights_sha256": result.weights_sha256, "base_model": find_base_name(run)}
     if is_adapter and base is not None:
         meta["base"] = base.weights.stored.digest
-    scored = _score(run, finished)
-    by_log = None
-    if is_policy:
-        by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
     assert result.output is not None
-    artifact = store_artifact(
+    return store_artifact(
         workspace=run.workspace,
         folder=finished.folder / result.output,
         kind=kind,
         meta=meta,
         texts=card_of_run(run, kind=kind, scores=scored.scores.get("trained") if scored else None, by_log=by_log),
     )
-    words = teach_words(read_lessons(settings.RUNS / str(run.id)))
-    suites = [
-        make_score(suite, finished.folder, result.suites[str(suite.id)], words)
+
+
+def _score_suites(run: TrainingRun, finished: Finished, words: Words | None) -> list[SuiteScore]:
+    """Scores of the suites that the engine answered."""
+    answers = finished.result.suites
+    return [
+        make_score(suite, finished.folder, answers[str(suite.id)], words)
         for suite in find_suites(run.agent)
-        if str(suite.id) in result.suites
+        if str(suite.id) in answers
     ]
-    actor = system(run.workspace)
-    plain = _compare(run, finished, words) if is_policy else None
-    with context.fenced():
-        assert run.agent.registered_model is not None
-        version = register_version(
-            by=actor,
-            model=run.agent.registered_model,
-            new=NewVersion(
-                artifact=artifact,
-                method=run.method,
-                base=base.weights if is_adapter and base is not None else None,
-                parent=base,
-                description=f"{run.method} on {run.dataset}",
-                metrics=result.metrics,
-            ),
-        )
-        if scored is not None and run.heldout is not None:
-            Evaluation.objects.create(
-                workspace=run.workspace,
-                run=run,
-                version=version,
-                against=base if is_policy else None,
-                dataset=run.heldout,
-                rows=scored.rows,
-                unanswered=result.unanswered,
-                without_feedback=result.without_feedback,
-                scores=scored.scores,
-                differences=scored.differences,
-                plain=plain,
-            )
-            if base is not None and not result.unanswered:
-                gate_version(version=version, against=base, scored=scored)
-        if by_log is not None:
-            by_log.version = version
-            by_log.save()
-        for score in suites:
-            save_score(score, version, run)
-        if result.episodes is not None:
-            enqueue_job(kind=recording.KIND, workspace=run.workspace, payload={"run": str(run.id)})
-        mark_new_version(run, version)
-        kept = keep_metrics(result)
-        move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=kept, message=str(version))
-        context.complete({"version": str(version), "run": str(run.id)})
+
+
+def _register(run: TrainingRun, finished: Finished, artifact: Artifact) -> ModelVersion:
+    base = run.base_version
+    is_adapter = finished.result.output == "adapter"
+    assert run.agent.registered_model is not None
+    return register_version(
+        by=system(run.workspace),
+        model=run.agent.registered_model,
+        new=NewVersion(
+            artifact=artifact,
+            method=run.method,
+            base=base.weights if is_adapter and base is not None else None,
+            parent=base,
+            description=f"{run.method} on {run.dataset}",
+            metrics=finished.result.metrics,
+        ),
+    )
+
+
+def _save_evaluation(
+    run: TrainingRun, finished: Finished, version: ModelVersion, scored: Scored | None, plain: dict[str, Any] | None
+) -> None:
+    """Writes the evaluation on held-out rows, and the verdict of their gate; nothing where none were scored."""
+    if scored is None or run.heldout is None:
+        return
+    result, base = finished.result, run.base_version
+    Evaluation.objects.create(
+        workspace=run.workspace,
+        run=run,
+        version=version,
+        against=base if _is_policy(run) else None,
+        dataset=run.heldout,
+        rows=scored.rows,
+        unanswered=result.unanswered,
+        without_feedback=result.without_feedback,
+        scores=scored.scores,
+        differences=scored.differences,
+        plain=plain,
+    )
+    if base is not None and not result.unanswered:
+        gate_version(version=version, against=base, scored=scored)
+
+
+def _save_verdicts(
+    run: TrainingRun, version: ModelVersion, by_log: GateVerdict | None, suites: Sequence[SuiteScore]
+) -> None:
+    if by_log is not None:
+        by_log.version = version
+        by_log.save()
+    for score in suites:
+        save_score(score, version, run)
+
+
+def _queue_recording(run: TrainingRun, finished: Finished) -> None:
+    """Queues the recording of the run's episodes, where it has some."""
+    if finished.result.episodes is not None:
+        enqueue_job(kind=recording.KIND, workspace=run.workspace, payload={"run": str(run.id)})
+
+
+def _end_run(context: JobContext, run: TrainingRun, finished: Finished, version: ModelVersion) -> None:
+    mark_new_version(run, version)
+    kept = keep_metrics(finished.result)
+    move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=kept, message=str(version))
+    context.complete({"version": str(version), "run": str(run.id)})
 
 
 def _compare(run: TrainingRun, finished: Finished, words: Words | None) -> dict[str, Any] | None:
