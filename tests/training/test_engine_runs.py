@@ -36,7 +36,7 @@ from training.models import Evaluation, TrainingRun
 from training.run_states import RunState
 from training.runs.launcher import Finished
 from training.runs.services import RunPlan, cancel_run, move_run, start_run
-from training.supervision.job import publish
+from training.supervision.publishing import publish
 from workspaces.models import AuditEntry
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]

@@ -13,36 +13,25 @@ from typing import Any
 from django.conf import settings
 
 from decisions.errors import JudgeNotCalibrated
-from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import Permanent
-from jobs.services import enqueue_job
 from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import BackendUnavailable
-from models_registry.models import ArtifactKind
-from models_registry.versions.services import NewVersion, locate_version, register_version, store_artifact
+from models_registry.versions.services import locate_version
 from training.engine.spec.methods import METHODS
-from training.engine.spec.run_spec import RunSpec
-from training.environments import recording
-from training.evaluation.log_gate import LOG_FILE, LoggedDecision, judge_by_log, remove_log, write_log
-from training.evaluation.plain_baseline import Words, compare_on_heldout, read_lessons, teach_words
-from training.evaluation.scores import Scored, gate_version, score_pairs, score_predictions
-from training.evaluation.suites.services import find_suites, make_score, save_score
-from training.evaluation.tasks import score_tasks
-from training.lineage.marks import mark_new_version, refuse_marked, remove_erased_samples
-from training.models import DatasetSnapshot, Evaluation, RunEvent, RunMetric, TrainingRun
+from training.evaluation.log_gate import LOG_FILE, remove_log, write_log
+from training.evaluation.suites.services import find_suites
+from training.lineage.marks import refuse_marked, remove_erased_samples
+from training.models import DatasetSnapshot, RunEvent, RunMetric, TrainingRun
 from training.rows.parts import ROWS_FILE
 from training.run_states import RunState
 from training.runs.base_models import is_allowed_base
 from training.runs.judges import place_judge
-from training.runs.launcher import Finished, run_engine, write_atomically
+from training.runs.launcher import run_engine, write_atomically
 from training.runs.reward_models import find_reward_models, find_reward_version
 from training.runs.services import EnginePaths, engine_spec, move_run
-from training.supervision.cards import card_of_run, find_base_name
-from training.supervision.figures import keep_metrics
 from training.supervision.named_bases import keep_named_base
-from training.supervision.serving import find_serving_fault
-from workspaces.access.actors import system
+from training.supervision.publishing import publish
 
 
 def supervise_run(context: JobContext) -> dict[str, Any] | None:
@@ -174,110 +163,3 @@ def store_events(run: TrainingRun, context: JobContext, events: Sequence[Mapping
         fraction, message = float(progress[-1]["fraction"]), str(progress[-1].get("message", ""))
         TrainingRun.objects.filter(id=run.id).update(progress=min(1.0, max(0.0, fraction)), message=message[:500])
         context.progress(fraction, message)
-
-
-def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequence[LoggedDecision] = ()) -> None:
-    """Files first, then version, evaluation, gates and the run's end in one fenced transaction.
-
-    `log`: the decisions that the engine was given to ask the new version about.
-    """
-    result = finished.result
-    is_adapter = result.output == "adapter"
-    base = run.base_version
-    kind = ArtifactKind.ADAPTER if is_adapter else ArtifactKind.MODEL
-    is_policy = not METHODS[run.method].makes_reward_model
-    if not is_policy:
-        kind = ArtifactKind.REWARD_MODEL
-    meta = {"run": str(run.id), "weights_sha256": result.weights_sha256, "base_model": find_base_name(run)}
-    if is_adapter and base is not None:
-        meta["base"] = base.weights.stored.digest
-    scored = _score(run, finished)
-    by_log = None
-    if is_policy:
-        by_log = judge_by_log(run, log, finished.folder / result.log if result.log is not None else None)
-    assert result.output is not None
-    artifact = store_artifact(
-        workspace=run.workspace,
-        folder=finished.folder / result.output,
-        kind=kind,
-        meta=meta,
-        texts=card_of_run(run, kind=kind, scores=scored.scores.get("trained") if scored else None, by_log=by_log),
-    )
-    words = teach_words(read_lessons(settings.RUNS / str(run.id)))
-    suites = [
-        make_score(suite, finished.folder, result.suites[str(suite.id)], words)
-        for suite in find_suites(run.agent)
-        if str(suite.id) in result.suites
-    ]
-    actor = system(run.workspace)
-    assert run.agent.registered_model is not None
-    weights = base.weights if is_adapter and base is not None else None
-    fault = find_serving_fault(run.agent.registered_model, artifact, weights) if is_policy else None
-    plain = _compare(run, finished, words) if is_policy else None
-    with context.fenced():
-        version = register_version(
-            by=actor,
-            model=run.agent.registered_model,
-            new=NewVersion(
-                artifact=artifact,
-                method=run.method,
-                base=weights,
-                parent=base,
-                description=f"{run.method} on {run.dataset}",
-                metrics=result.metrics,
-                may_serve=fault is None,
-            ),
-        )
-        if scored is not None and run.heldout is not None:
-            Evaluation.objects.create(
-                workspace=run.workspace,
-                run=run,
-                version=version,
-                against=base if is_policy else None,
-                dataset=run.heldout,
-                rows=scored.rows,
-                unanswered=result.unanswered,
-                without_feedback=result.without_feedback,
-                scores=scored.scores,
-                differences=scored.differences,
-                plain=plain,
-            )
-            if base is not None and not result.unanswered:
-                gate_version(version=version, against=base, scored=scored)
-        if by_log is not None:
-            by_log.version = version
-            by_log.save()
-        for score in suites:
-            save_score(score, version, run)
-        if result.episodes is not None:
-            enqueue_job(kind=recording.KIND, workspace=run.workspace, payload={"run": str(run.id)})
-        mark_new_version(run, version)
-        kept = keep_metrics(result)
-        message = str(version) if fault is None else f"{version} cannot serve: {fault}"[:500]
-        move_run(run, RunState.SUCCEEDED, produced_version=version, progress=1.0, metrics=kept, message=message)
-        context.complete({"version": str(version), "run": str(run.id)})
-
-
-def _compare(run: TrainingRun, finished: Finished, words: Words | None) -> dict[str, Any] | None:
-    if words is None or finished.result.predictions is None:
-        return None
-    folder, told = finished.folder, finished.result
-    rankings = folder / told.rankings if told.rankings is not None else None
-    return compare_on_heldout(words, settings.RUNS / str(run.id), folder / str(told.predictions), rankings)
-
-
-def _score(run: TrainingRun, finished: Finished) -> Scored | None:
-    if finished.result.predictions is None:
-        return None
-    if METHODS[run.method].makes_reward_model:
-        return score_pairs(finished.folder / finished.result.predictions)
-
-    if run.heldout is not None and run.heldout.is_of_tasks:
-        return score_tasks(finished.folder / finished.result.predictions)
-    asked = RunSpec.model_validate_json((finished.folder.parent.parent / "spec.json").read_text()).evaluate
-    return score_predictions(
-        finished.folder / finished.result.predictions,
-        finished.result,
-        spec=current_reward_spec(run.agent),
-        free_rows=asked.free_rows if asked is not None else 0,
-    )
