@@ -19,8 +19,8 @@ help: ## Lists the commands
 run: $(VENV)/run-$(TORCH).stamp bubblewrap ## Everything, with embedded databases; ARGS=--once runs the demo loop and stops
 	@exec $(BIN)/python manage.py up $(ARGS)
 
-# Worker seconds that `make test` may take on a machine as fast as the one of tests/budget.py: 300 with two workers.
-BUDGET := 600
+# Processor seconds that `make test` may take on a machine as fast as the one of tests/budget.py.
+BUDGET := 480
 QUICK := -m "core or not (slow or browser)"
 
 test: $(VENV)/dev-$(TORCH).stamp browser bubblewrap ## Installs what the tests need and runs the quick ones: six minutes on two free cores

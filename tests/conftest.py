@@ -33,7 +33,7 @@ from hypothesis import HealthCheck, settings
 
 from project.embedded.testing import SESSION
 from tests.api_client import ApiMaker
-from tests.budget import Budget
+from tests.budget import Budget, Meter
 from tests.engine_task import base_version, tiny_run
 from tests.openai_server import OpenAIServer
 from tests.template_database import ensure_template
@@ -44,7 +44,7 @@ __all__ = ["base_version", "tiny_run"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--budget", type=float, help="worker seconds that all tests together may take")
+    parser.addoption("--budget", type=float, help="processor seconds that all tests together may take")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,9 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
         # A checkout's first session migrates while its workers collect the tests.
         making = subprocess.Popen([sys.executable, "-m", "tests.template_database"], cwd=Path(__file__).parents[1])
         config.add_cleanup(making.wait)
-    budget = config.getoption("budget")
-    if budget is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Budget(budget))
+    if (budget := config.getoption("budget")) is not None:
+        config.pluginmanager.register(Meter())
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Budget(budget))
 
 
 # On a loaded machine an example may take long. Every run draws the same examples, so that more of them would find

@@ -14,13 +14,13 @@ def finish(budget: float, *seconds: float, status: pytest.ExitCode = pytest.Exit
     plugin = Budget(budget)
     for number, duration in enumerate(seconds):
         for part in (0.25, 0.75):  # setting up, and the test itself
-            plugin.pytest_runtest_logreport(SimpleNamespace(nodeid=f"test_{number}", duration=duration * part))
+            plugin.pytest_runtest_logreport(SimpleNamespace(nodeid=f"test_{number}", processor_seconds=duration * part))
     session = SimpleNamespace(exitstatus=status)
     plugin.pytest_sessionfinish(session)
     return plugin, session.exitstatus
 
 
-def test_more_worker_seconds_than_allowed_fail_the_run() -> None:
+def test_more_seconds_than_allowed_fail_the_run() -> None:
     assert finish(3, 1, 1)[1] == pytest.ExitCode.OK
     plugin, status = finish(3, 1_000_000, 2)
     assert status == pytest.ExitCode.TESTS_FAILED
