@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.db.models import Max
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.agents.arm_setups import find_experiment_on
@@ -35,7 +34,8 @@ from decisions.queries.agents import (
 from models_registry.errors import ExperimentRunning
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed
+from workspaces.pages.guard import PageRequest, workspace_page
 
 
 @require_safe
@@ -90,19 +90,16 @@ def agent_version(request: PageRequest, agent: str, number: int) -> HttpResponse
     return render(request, "agents/version.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def agent_version_use(request: PageRequest, agent: str, number: int) -> HttpResponse:
+@confirmed(back="pages:agent-version")
+def agent_version_use(request: PageRequest, agent: str, number: int) -> Confirmation:
     """GET asks, POST makes the version the one that acts."""
     found = get_agent(request, agent)
     version = _get_version(found, number)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"Use version {number} of {found.name}?",
         explanation=f"It is used from the next decision, in place of version {_get_current(found).number}, which stays "
         "and can be used again.",
-        action=f"Use version {number}",
-        back=reverse("pages:agent-version", args=[request.workspace.slug, found.slug, number]),
+        button=f"Use version {number}",
         do=lambda: switch_agent(by=request.actor, version=version),
         done=f"{found.name} uses version {number} now.",
         dangerous=False,

@@ -18,7 +18,8 @@ from decisions.models import Agent, BulkLabel, Decision, Verdict
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.form_values import find_value_faults
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 MEANINGS = {
     Verdict.CONFIRMED: "the chosen actions were right",
@@ -105,13 +106,10 @@ def bulk_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return render(request, "bulk_labels/detail.html", _state(request, _get(request, pk)))
 
 
-@require_safe
-@workspace_page()
-def bulk_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls while a job works on it."""
+@polled_part("bulk_labels/_status.html")
+def bulk_status(request: PageRequest, pk: uuid.UUID) -> Followed:
     bulk = _get(request, pk)
-    status = 200 if bulk.under_way else STOP_POLLING
-    return render(request, "bulk_labels/_status.html", _state(request, bulk), status=status)
+    return Followed(_state(request, bulk), over=not bulk.under_way)
 
 
 @require_POST

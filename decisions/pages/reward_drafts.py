@@ -21,7 +21,8 @@ from decisions.rewards.spec_content import complete, read_content
 from decisions.rewards.specs import content_of
 from decisions.rewards.what_if import drop_draft, publish_draft, read_result
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 
 @require_safe
@@ -37,12 +38,11 @@ def reward_draft(request: PageRequest, agent: str, pk: uuid.UUID) -> HttpRespons
     return render(request, "rewards/draft.html", context)
 
 
-@require_safe
-@workspace_page()
-def reward_draft_status(request: PageRequest, agent: str, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls while the draft is tried on history."""
+@polled_part("rewards/_tried.html")
+def reward_draft_status(request: PageRequest, agent: str, pk: uuid.UUID) -> Followed:
+    """How far the draft is tried on history."""
     state = _state(*_find(request, agent, pk))
-    return render(request, "rewards/_tried.html", state, status=200 if state["under_way"] else STOP_POLLING)
+    return Followed(state, over=not state["under_way"])
 
 
 @require_POST

@@ -23,7 +23,8 @@ from decisions.rewards.judged import find_left_out
 from decisions.rewards.spec_content import editable_content
 from decisions.rewards.specs import content_of
 from workspaces.http.yaml_text import MEDIA, write_yaml
-from workspaces.pages.guard import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 
 @require_safe
@@ -45,16 +46,12 @@ def agent_rewards(request: PageRequest, agent: str) -> HttpResponse:
     return render(request, "rewards/index.html", context)
 
 
-@require_safe
-@workspace_page()
-def agent_rewards_status(request: PageRequest, agent: str) -> HttpResponse:
-    """The part that htmx polls while the rewards are calculated."""
+@polled_part("rewards/_progress.html")
+def agent_rewards_status(request: PageRequest, agent: str) -> Followed:
     found = get_agent(request, agent)
     spec = get_newest_spec(found)
     progress = find_progress(found, spec)
-    status = 200 if progress.under_way else STOP_POLLING
-    context = {"agent": found, "spec": spec, "progress": progress}
-    return render(request, "rewards/_progress.html", context, status=status)
+    return Followed({"agent": found, "spec": spec, "progress": progress}, over=not progress.under_way)
 
 
 @require_safe

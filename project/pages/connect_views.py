@@ -29,7 +29,8 @@ from project.pages.key_limits_form import KeyLimitsForm
 from workspaces.access.services import KeyLimits, NewKey, revoke_api_key
 from workspaces.errors import InvalidInput
 from workspaces.models import ApiKey, Role, Scope
-from workspaces.pages.guard import STOP_POLLING, PageRequest, may, workspace_page
+from workspaces.pages.guard import PageRequest, may, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 from workspaces.pages.shown_once import end_secret, read_secret, send_secret
 from workspaces.storage.ids import uuid7_bound, uuid7_time
 
@@ -169,16 +170,15 @@ def _arrival(request: PageRequest, key: ApiKey) -> dict[str, Any]:
     return {"key": key, "decision": first}
 
 
-@require_safe
-@workspace_page(role=Role.ADMIN)
-def key_arrival(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The line that waits for the first decision: polled until it is there."""
+@polled_part("project/_arrival.html", role=Role.ADMIN)
+def key_arrival(request: PageRequest, pk: uuid.UUID) -> Followed:
+    """The line that waits for the key's first decision."""
     key = ApiKey.objects.for_workspace(request.workspace).filter(pk=pk).first()
     if key is None:
         raise Http404("Key not found.")
     arrival = _arrival(request, key)
     over = arrival["decision"] is not None or key.revoked_at is not None
-    return render(request, "project/_arrival.html", {"arrival": arrival}, status=STOP_POLLING if over else 200)
+    return Followed({"arrival": arrival}, over=over)
 
 
 @require_POST

@@ -13,7 +13,8 @@ from django.views.decorators.http import require_POST, require_safe
 from decisions.rewards.queueing import UNDER_WAY, find_all_calculations, request_calculation
 from project.pages.home.counts import count_unread
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, workspace_page
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 SHOWN = 10
 
@@ -46,10 +47,7 @@ def rewards_calculate(request: PageRequest) -> HttpResponse:
     return redirect("pages:rewards", request.workspace.slug)
 
 
-@require_safe
-@workspace_page()
-def rewards_status(request: PageRequest) -> HttpResponse:
-    """The part that htmx polls while a calculation is under way."""
+@polled_part("project/_calculations.html")
+def rewards_status(request: PageRequest) -> Followed:
     state = _state(request)
-    status = 200 if state["under_way"] is not None else STOP_POLLING
-    return render(request, "project/_calculations.html", state, status=status)
+    return Followed(state, over=state["under_way"] is None)

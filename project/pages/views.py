@@ -14,7 +14,8 @@ from project.pages.connect_views import rehearsals_url
 from project.pages.home.overview import read_home
 from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError
 from workspaces.http.api_errors import json_error
-from workspaces.pages.guard import STOP_POLLING, PageRequest, enter_workspace, workspace_page
+from workspaces.pages.guard import PageRequest, enter_workspace, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 WORKSPACE_PATH = re.compile(r"^/w/(?P<slug>[-\w]+)/")
 REHEARSE = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"
@@ -31,13 +32,10 @@ def overview(request: PageRequest) -> HttpResponse:
     return render(request, "project/overview.html", _context(request))
 
 
-@require_safe
-@workspace_page()
-def loop(request: PageRequest) -> HttpResponse:
-    """The part that htmx polls while something moves."""
+@polled_part("project/_loop.html")
+def loop(request: PageRequest) -> Followed:
     context = _context(request)
-    status = 200 if context["home"].busy else STOP_POLLING
-    return render(request, "project/_loop.html", context, status=status)
+    return Followed(context, over=not context["home"].busy)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from jobs.models import Job, JobState
@@ -22,7 +21,9 @@ from training.imports.services import KIND, cancel_import, find_upload, start_im
 from training.imports.uploads import drop_kept
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 PAGE = 25
 KINDS = {LABELLED: "Labelled rows", DECISIONS: "Decisions"}
@@ -101,26 +102,20 @@ def import_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return render(request, "training/imports/detail.html", _result(request, _get(request, pk)))
 
 
-@require_safe
-@workspace_page()
-def import_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls until the import is over."""
+@polled_part("training/imports/_status.html")
+def import_status(request: PageRequest, pk: uuid.UUID) -> Followed:
     job = _get(request, pk)
-    status = STOP_POLLING if job.is_terminal else 200
-    return render(request, "training/imports/_status.html", _result(request, job), status=status)
+    return Followed(_result(request, job), over=job.is_terminal)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def import_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:import")
+def import_cancel(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     """GET asks, POST tells it to stop."""
     job = _get(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title="Cancel the import?",
         explanation="Imported data stays. Import the same file again to resume.",
-        action="Cancel the import",
-        back=reverse("pages:import", args=[request.workspace.slug, pk]),
+        button="Cancel the import",
         do=lambda: cancel_import(by=request.actor, job=job),
         done="The import is stopping.",
     )

@@ -11,8 +11,7 @@ from django.contrib import messages
 from django.db.models import Prefetch, prefetch_related_objects
 from django.http import Http404, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from decisions.models import Agent
 from models_registry.models import AliasName, Experiment, ExperimentState, GateVerdict, ModelVersion
@@ -35,7 +34,9 @@ from training.runs.services import cancel_run
 from training.supervision.figures import show_figures
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 PAGE = 25
 EVENTS = 40
@@ -144,13 +145,12 @@ def _compare(request: PageRequest) -> HttpResponse:
     return render(request, "training/compare.html", context)
 
 
-@require_safe
-@workspace_page()
-def run_row(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """One row of the list, which htmx polls until its run is over."""
+@polled_part("training/_run_row.html")
+def run_row(request: PageRequest, pk: uuid.UUID) -> Followed:
+    """One row of the list."""
     run = get_run(request, pk)
     (line,) = _lines([run])
-    return render(request, "training/_run_row.html", {"line": line}, status=STOP_POLLING if run.is_terminal else 200)
+    return Followed({"line": line}, over=run.is_terminal)
 
 
 def _details_of(event: RunEvent) -> dict[str, Any]:
@@ -204,12 +204,10 @@ def run_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     )
 
 
-@require_safe
-@workspace_page()
-def run_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls until the run is over."""
+@polled_part("training/_run_status.html")
+def run_status(request: PageRequest, pk: uuid.UUID) -> Followed:
     run = get_run(request, pk)
-    return render(request, "training/_run_status.html", _progress(run), status=STOP_POLLING if run.is_terminal else 200)
+    return Followed(_progress(run), over=run.is_terminal)
 
 
 @require_safe
@@ -256,17 +254,14 @@ def run_note(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return redirect("pages:run", request.workspace.slug, pk)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def run_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:run")
+def run_cancel(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     """GET asks, POST tells the run to stop; it leaves a checkpoint first."""
     run = get_run(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title="Cancel this run?",
         explanation="A running run saves a checkpoint and ends. It creates no model version.",
-        action="Cancel the run",
-        back=reverse("pages:run", args=[request.workspace.slug, pk]),
+        button="Cancel the run",
         do=lambda: cancel_run(by=request.actor, run=run),
         done="The run is stopping.",
     )

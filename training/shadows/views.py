@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Agent, Shadow, ShadowPoint, ShadowState, ShadowThen
@@ -20,7 +19,8 @@ from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
 from training.shadows.shown import draw_charts, list_disagreements, list_failures, write_sentence
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed
+from workspaces.pages.guard import PageRequest, workspace_page
 
 MOST = 50
 POINTS = 500
@@ -152,18 +152,15 @@ def _first_values(request: PageRequest) -> dict[str, Any]:
     return {"version": version.pk, "agent": agent.slug if agent is not None else None}
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def shadow_stop(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:shadow")
+def shadow_stop(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     """GET asks, POST stops it."""
     shadow = _get_shadow(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"Stop the shadow of {shadow.version}?",
         explanation="It is asked about no more decisions and cannot be resumed. What it found stays.",
-        action="Stop the shadow",
-        back=reverse("pages:shadow", args=[request.workspace.slug, pk]),
+        button="Stop the shadow",
         do=lambda: stop_shadow(by=request.actor, shadow=shadow, reason=request.POST.get("reason", "")),
         done="The shadow has stopped.",
-        ask_reason=True,
+        asks_reason=True,
     )

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
@@ -22,12 +22,10 @@ from django_htmx.middleware import HtmxDetails
 
 from workspaces.access.actors import Actor, person
 from workspaces.access.second_factor import lacks_second_factor
-from workspaces.errors import InvalidInput, ReckonerError
+from workspaces.errors import ReckonerError
 from workspaces.models import Membership, Role, User, Workspace
 
 RANK: dict[str, int] = {Role.VIEWER: 0, Role.LABELLER: 1, Role.ADMIN: 2}
-STOP_POLLING = 286
-"""htmx swaps such an answer in and asks no more."""
 
 
 class PageRequest(HttpRequest):
@@ -103,35 +101,6 @@ def workspace_page(*, role: str = Role.VIEWER) -> Callable[[View], View]:
 def wants_part(request: PageRequest) -> bool:
     """True when htmx asks for a part. Going back in history wants the whole page again."""
     return bool(request.htmx) and not request.htmx.history_restore_request
-
-
-def answer_confirmation(
-    request: PageRequest,
-    *,
-    title: str,
-    explanation: str,
-    action: str,
-    back: str,
-    do: Callable[[], object],
-    done: str,
-    ask_reason: bool = False,
-    dangerous: bool = True,
-) -> HttpResponse:
-    """GET asks whether to do something, on a page with one button, `action`. POST does it, says `done` and goes
-    `back`; where a reason is asked and `do` refuses what was given, the page asks again."""
-    context = {"title": title, "explanation": explanation, "action": action, "back": back, "ask_reason": ask_reason}
-    if request.method == "POST":
-        try:
-            do()
-        except InvalidInput as error:
-            if not ask_reason:
-                raise
-            context["fault"] = next((fault.reason for fault in error.faults if fault.field == "reason"), error.message)
-        else:
-            messages.success(request, done)
-            return redirect(back)
-    status = 400 if "fault" in context else 200
-    return render(request, "partials/confirm.html", context | {"dangerous": dangerous}, status=status)
 
 
 def safe_next(request: HttpRequest, fallback: str) -> str:

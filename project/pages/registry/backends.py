@@ -25,7 +25,8 @@ from models_registry.versions.references import find_version
 from project.pages.registry.backend_forms import BackendForm, DeployForm, FaultsForm, RemoteVersionForm
 from workspaces.errors import ReckonerError
 from workspaces.models import Role
-from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed
+from workspaces.pages.guard import PageRequest, workspace_page
 
 MOST = 100
 
@@ -146,18 +147,14 @@ def backend_check(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return _back(request, backend, f"{backend} does not answer: {error}" if error else f"{backend} answers.")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def backend_remove(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:backend")
+def backend_remove(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     backend = _get_backend(request, pk)
-    slug = request.workspace.slug
-    here = reverse("pages:backend", args=[slug, pk])
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"Remove {backend}?",
         explanation="It can be removed if no version is deployed on it and no call names it. Otherwise, switch it off.",
-        action=f"Remove {backend}",
-        back=reverse("pages:backends", args=[slug]) if request.method == "POST" else here,
+        button=f"Remove {backend}",
+        after=reverse("pages:backends", args=[request.workspace.slug]),
         do=lambda: serving.remove_backend(by=request.actor, backend=backend),
         done=f"{backend} is removed.",
     )

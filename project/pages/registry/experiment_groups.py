@@ -7,16 +7,15 @@ from typing import Any
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from models_registry.experiments.groups import stop_group
 from models_registry.models import ExperimentGroup
 from project.pages.registry.experiment_lines import select_experiments, show_lines
 from project.pages.registry.verdicts import write_group_headline
-from project.pages.registry.versions import read_reason
-from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed, read_reason
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 
 def _get_group(request: PageRequest, pk: uuid.UUID) -> ExperimentGroup:
@@ -45,27 +44,21 @@ def group_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return render(request, "registry/experiment_group.html", _group_context(request, _get_group(request, pk)))
 
 
-@require_safe
-@workspace_page()
-def group_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls until the group is over."""
+@polled_part("registry/_group_status.html")
+def group_status(request: PageRequest, pk: uuid.UUID) -> Followed:
     group = _get_group(request, pk)
-    status = STOP_POLLING if group.ended_at else 200
-    return render(request, "registry/_group_status.html", _group_context(request, group), status=status)
+    return Followed(_group_context(request, group), over=group.ended_at is not None)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def group_stop(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:experiment-group")
+def group_stop(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     """GET asks, POST ends the experiments that still run without a winner."""
     group = _get_group(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"Stop “{group}”?",
         explanation="Its experiments end without a winner and cannot be resumed. The champion serves all units again.",
-        action="Stop the experiments",
-        back=reverse("pages:experiment-group", args=[request.workspace.slug, pk]),
+        button="Stop the experiments",
         do=lambda: stop_group(by=request.actor, group=group, reason=read_reason(request)),
         done="The experiments have stopped. The champion serves all units again.",
-        ask_reason=True,
+        asks_reason=True,
     )

@@ -34,10 +34,11 @@ from models_registry.versions.gates import read_gate
 from project.pages.registry.experiment_lines import MARGIN, find_headline, find_tone, select_experiments, show_lines
 from project.pages.registry.forms import ShareForm
 from project.pages.registry.verdicts import list_conditions, list_entries, write_no_data
-from project.pages.registry.versions import read_reason
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed, read_reason
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 EXPERIMENTS = 50
 LOOKED_BACK = 6
@@ -188,14 +189,10 @@ def experiment_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return render(request, "registry/experiment.html", _evidence(_get_experiment(request, pk)))
 
 
-@require_safe
-@workspace_page()
-def experiment_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls until the experiment is over."""
+@polled_part("registry/_experiment_status.html")
+def experiment_status(request: PageRequest, pk: uuid.UUID) -> Followed:
     experiment = _get_experiment(request, pk)
-    over = experiment.state != ExperimentState.RUNNING
-    status = STOP_POLLING if over else 200
-    return render(request, "registry/_experiment_status.html", _evidence(experiment), status=status)
+    return Followed(_evidence(experiment), over=experiment.state != ExperimentState.RUNNING)
 
 
 @require_safe
@@ -269,18 +266,15 @@ def experiment_share(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return render(request, "registry/experiment_share.html", context, status=status)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def experiment_stop(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:experiment")
+def experiment_stop(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     """GET asks, POST ends the experiment without a winner."""
     experiment = _get_experiment(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"Stop “{experiment}”?",
         explanation="It ends without a winner and cannot be resumed. The champion serves all units again.",
-        action="Stop the experiment",
-        back=reverse("pages:experiment", args=[request.workspace.slug, pk]),
+        button="Stop the experiment",
         do=lambda: stop_experiment(by=request.actor, experiment=experiment, reason=read_reason(request)),
         done="The experiment has stopped. The champion serves all units again.",
-        ask_reason=True,
+        asks_reason=True,
     )

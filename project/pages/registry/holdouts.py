@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from models_registry.experiments.holdouts import Sums, end_holdout, read_figures, start_holdout
@@ -21,10 +20,11 @@ from models_registry.statistics.holdouts import compare_arms
 from models_registry.statistics.intervals import DISPLAY_MIN_UNITS_PER_ARM
 from project.pages.registry.forms import DurationField, write_duration
 from project.pages.registry.verdicts import Headline
-from project.pages.registry.versions import get_version, read_reason
+from project.pages.registry.versions import get_version
 from workspaces.errors import Conflict, InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed, read_reason
+from workspaces.pages.guard import PageRequest, workspace_page
 from workspaces.templatetags.show import signed
 
 MARGIN = 1.15
@@ -136,18 +136,15 @@ def version_hold_out(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return render(request, "registry/holdout_form.html", {"form": form, "version": version}, status=status)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def holdout_end(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:holdout")
+def holdout_end(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     """GET asks, POST gives everybody the champion."""
     holdout = _get_holdout(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"End the holdout of {holdout.version}?",
         explanation="Its units get the champion from now on. It cannot be resumed.",
-        action="End the holdout",
-        back=reverse("pages:holdout", args=[request.workspace.slug, pk]),
+        button="End the holdout",
         do=lambda: end_holdout(by=request.actor, holdout=holdout, reason=read_reason(request)),
         done="The holdout has ended. The champion serves its units.",
-        ask_reason=True,
+        asks_reason=True,
     )

@@ -7,18 +7,18 @@ import uuid
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_POST
 
 from models_registry.backends.services import point_alias, remove_alias
 from models_registry.experiments.reverting import revert_alias
 from models_registry.versions.approval import approve_version, withdraw_approval
 from models_registry.versions.notes import note_version
 from models_registry.versions.retirement import restore_version, retire_version
-from project.pages.registry.versions import get_version, read_reason
+from project.pages.registry.versions import get_version
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed, read_reason
+from workspaces.pages.guard import PageRequest, workspace_page
 
 
 def _back(request: PageRequest, pk: uuid.UUID, says: str) -> HttpResponse:
@@ -79,22 +79,19 @@ def version_unapprove(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return _back(request, pk, f"The approval of {version} is withdrawn.")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def version_retire(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:version")
+def version_retire(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     version = get_version(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"Retire {version}?",
         explanation=(
             "No run, experiment or alias can begin with it. Its files are removed later, unless something else uses "
             "them; until then it can be restored."
         ),
-        action=f"Retire {version}",
-        back=reverse("pages:version", args=[request.workspace.slug, pk]),
+        button=f"Retire {version}",
         do=lambda: retire_version(by=request.actor, version=version, reason=_require_reason(request)),
         done=f"{version} is retired.",
-        ask_reason=True,
+        asks_reason=True,
     )
 
 

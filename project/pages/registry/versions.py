@@ -40,10 +40,11 @@ from training.models.export import LIVE, ExportFormat, ExportState
 from training.supervision.model_card import write_card
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, answer_confirmation, read_reason
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, polled_part
 
 MODELS, VERSIONS, RELATED = 50, 20, 20
-LONGEST_REASON = 200
 SHOWN_ABOVE = ("Measured", "Gate")
 """Sections of the card that the page has in full."""
 AROUND = 0.03
@@ -253,12 +254,10 @@ def _find_traffic(
     return {"share": 1.0, "experiment": None, "arm": ""} if "champion" in aliases else None
 
 
-@require_safe
-@workspace_page()
-def version_exports(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """The part that htmx polls while an export is under way."""
+@polled_part("registry/_exports.html")
+def version_exports(request: PageRequest, pk: uuid.UUID) -> Followed:
     context = _exports(get_version(request, pk))
-    return render(request, "registry/_exports.html", context, status=200 if context["exporting"] else STOP_POLLING)
+    return Followed(context, over=not context["exporting"])
 
 
 @require_POST
@@ -290,11 +289,6 @@ def export_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return redirect("pages:version", request.workspace.slug, export.version_id)
 
 
-def read_reason(request: PageRequest) -> str:
-    """Why, as the form of partials/confirm.html asks; the service refuses an empty one."""
-    return " ".join(request.POST.get("reason", "").split())[:LONGEST_REASON]
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
@@ -302,20 +296,19 @@ def version_promote(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     version = get_version(request, pk)
     back = reverse("pages:version", args=[request.workspace.slug, pk])
     try:
-        return answer_confirmation(
-            request,
+        confirmation = Confirmation(
             title=f"Promote {version}?",
             explanation=(
                 f"{version} becomes the champion of {version.registered_model.name} and serves every unit outside "
                 "an experiment. A running experiment of the model ends. The audit log records who promoted it."
             ),
-            action=f"Promote {version}",
-            back=back,
+            button=f"Promote {version}",
             do=lambda: promote_version(by=request.actor, version=version, reason=read_reason(request)),
             done=f"{version} is now the champion.",
-            ask_reason=True,
+            asks_reason=True,
             dangerous=False,
         )
+        return answer_confirmation(request, confirmation, back=back)
     except BackendRefused as error:
         messages.error(request, f"{version} was not promoted: {error.message}")
         return redirect(back)

@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from decisions.models import Agent
@@ -23,7 +22,9 @@ from training.loops.pipeline.services import cancel_pipeline, find_pipelines, re
 from training.loops.pipeline.stored import StoredPipeline
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, wants_part, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed
+from workspaces.pages.guard import PageRequest, wants_part, workspace_page
+from workspaces.pages.polled import Followed, answer_part, polled_part
 
 PAGE = 25
 COMMAND = ".venv/bin/python manage.py pipeline --agent AGENT --method posterior"
@@ -79,14 +80,12 @@ def pipeline_new(request: PageRequest) -> HttpResponse:
     return render(request, "training/pipelines/form.html", {"form": form, "command": COMMAND}, status=status)
 
 
-@require_safe
-@workspace_page()
-def pipeline_row(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """One row of the list, which htmx polls until its job is over."""
+@polled_part("training/pipelines/_row.html")
+def pipeline_row(request: PageRequest, pk: uuid.UUID) -> Followed:
+    """One row of the list."""
     job = _get(request, pk)
     (line,) = list_pipelines(request.workspace, [job])
-    status = STOP_POLLING if job.is_terminal else 200
-    return render(request, "training/pipelines/_row.html", {"line": line}, status=status)
+    return Followed({"line": line}, over=job.is_terminal)
 
 
 @require_safe
@@ -97,9 +96,10 @@ def pipeline_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     newest = find_pipelines(request.workspace).filter(payload__pipeline=job.payload["pipeline"]).first()
     if newest != job:
         return redirect("pages:pipeline", request.workspace.slug, newest.pk)
-    part = wants_part(request)
-    template = "training/pipelines/_status.html" if part else "training/pipelines/detail.html"
-    return render(request, template, _show(request, job), status=STOP_POLLING if part and job.is_terminal else 200)
+    context = _show(request, job)
+    if wants_part(request):
+        return answer_part(request, "training/pipelines/_status.html", Followed(context, over=job.is_terminal))
+    return render(request, "training/pipelines/detail.html", context)
 
 
 def _show(request: PageRequest, job: Job) -> dict[str, Any]:
@@ -128,17 +128,14 @@ def _show(request: PageRequest, job: Job) -> dict[str, Any]:
     }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def pipeline_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:pipeline")
+def pipeline_cancel(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     """GET asks, POST has it stop."""
     job = _get(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"Cancel {job.payload['pipeline']}?",
         explanation="Its current run is cancelled too. You can resume the pipeline later.",
-        action="Cancel the pipeline",
-        back=reverse("pages:pipeline", args=[request.workspace.slug, pk]),
+        button="Cancel the pipeline",
         do=lambda: cancel_pipeline(by=request.actor, job=job),
         done="The pipeline is stopping.",
     )

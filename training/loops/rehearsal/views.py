@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs.models import JobState
@@ -38,7 +37,9 @@ from training.models import Rehearsal, TrainingRun
 from training.run_states import RunState
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
-from workspaces.pages.guard import STOP_POLLING, PageRequest, answer_confirmation, workspace_page
+from workspaces.pages.confirmed import Confirmation, confirmed
+from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.pages.polled import Followed, answer_part
 
 PAGE = 25
 COMMAND = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"
@@ -145,7 +146,7 @@ def rehearsal_status(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     rehearsal = _get(request, pk)
     context = _progress(rehearsal)
     over = not context["under_way"]
-    response = render(request, "training/rehearsals/_status.html", context, status=STOP_POLLING if over else 200)
+    response = answer_part(request, "training/rehearsals/_status.html", Followed(context, over=over))
     if rehearsal.report is not None or request.GET.get("done") not in (None, str(context["done"])):
         response["HX-Refresh"] = "true"
     return response
@@ -249,17 +250,14 @@ def _versions(rehearsal: Rehearsal, seeds: list[Mapping[str, Any]]) -> dict[str,
     return {str(version): version for version in found.select_related("registered_model") if str(version) in named}
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@workspace_page(role=Role.ADMIN)
-def rehearsal_cancel(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
+@confirmed(back="pages:rehearsal")
+def rehearsal_cancel(request: PageRequest, pk: uuid.UUID) -> Confirmation:
     """GET asks, POST tells it to stop."""
     rehearsal = _get(request, pk)
-    return answer_confirmation(
-        request,
+    return Confirmation(
         title=f"Cancel the {rehearsal.name[:1].lower()}{rehearsal.name[1:]}?",
         explanation="Its current run is cancelled too. You can resume the rehearsal later.",
-        action="Cancel the rehearsal",
-        back=reverse("pages:rehearsal", args=[request.workspace.slug, pk]),
+        button="Cancel the rehearsal",
         do=lambda: cancel_rehearsal(by=request.actor, rehearsal=rehearsal),
         done="The rehearsal is stopping.",
     )
