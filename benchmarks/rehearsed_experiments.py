@@ -15,6 +15,7 @@ Prints a row per point and one JSON object as the last line; exits 1 when one fa
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import random
@@ -26,7 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accept.rehearse import write_clinc
 from benchmarks.gguf_experiment import HEADLINE, show
 from tools.admin import Admin, Refusal
 from tools.instance import ROOT, Instance
@@ -98,6 +98,18 @@ class Traffic:
                 said = {"metric": "verdict", "value": reaction.verdict}
                 feedback.append({"decision_id": answer["decision_id"], **said})
         self.admin.call("POST", "/feedback", feedback)
+
+
+def write_clinc(data: Path, target: Path) -> None:
+    """CLINC150's texts with intent and domain, without those out of scope."""
+    found = json.loads((data / "clinc150" / "data_full.json").read_text())
+    domains = json.loads((data / "clinc150" / "domains.json").read_text())
+    domain_of = {intent: domain for domain, intents in domains.items() for intent in intents}
+    with target.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(["text", "intent", "domain"])
+        for part in ("train", "val", "test"):
+            writer.writerows((text, intent, domain_of[intent]) for text, intent in found[part])
 
 
 def rehearse(instance: Instance, path: Path, plan: Plan) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """docker-compose.yml: valid by every validator that is there, and its environment is .env.example's.
 
-`rows` is one part of an acceptance run; `python -m tools.compose` prints it alone. No container is started.
+`python -m tools.compose` prints the rows that its test asks for. No container is started.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Requests made up from the OpenAPI document by schemathesis: usable ones, and ones that break the schema on purpose.
 
-The tests send some hundreds through Django, `make accept` thousands over HTTP. Whoever sends decides what is a failure.
+The tests send some hundreds through Django, `benchmarks.generated_requests` thousands over HTTP. Whoever sends decides
+what is a failure.
 """
 
 from __future__ import annotations

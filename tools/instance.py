@@ -1,4 +1,4 @@
-"""A real instance for acceptance runs: started by `manage.py up`, looked at from outside, killed at will."""
+"""A real instance for tests and benchmarks: started by `manage.py up`, looked at from outside, killed at will."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import IO, Any
 
 import psutil
 import psycopg
-import redis
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "RECKONER_INSTANCE"
@@ -100,9 +99,6 @@ class Instance:
     def query(self, statement: str, *values: Any) -> list[Any]:
         with psycopg.connect(self.services()["DATABASE_URL"], autocommit=True) as connection:
             return connection.execute(statement, values).fetchall()
-
-    def flush_broker(self) -> None:
-        redis.Redis.from_url(self.services()["REDIS_URL"]).flushall()
 
     def find(self, *words: str) -> list[psutil.Process]:
         """Processes of this instance whose command line holds every word."""

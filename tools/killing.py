@@ -40,7 +40,7 @@ def start_instance(var: Path) -> Instance:
 
 def make_agent(instance: Instance, slug: str = "filer") -> str:
     """An agent over the API; the token of an admin's key."""
-    key = instance.make_key("accept")
+    key = instance.make_key("sender")
     fields = {"slug": slug, "name": slug, "prompt_template": "{{ text }}", "options": OPTIONS}
     request = urllib.request.Request(
         f"{instance.url}/api/v1/agents",

@@ -1,4 +1,4 @@
-"""A real server that speaks S3, for tests and acceptance runs: OpenStack Swift (tools/swift_server.py)."""
+"""A real server that speaks S3, for tests and benchmarks: OpenStack Swift (tools/swift_server.py)."""
 
 from __future__ import annotations
 

@@ -1,20 +1,12 @@
-"""The served description of the API: its faults, its operations, and the examples that do not fit it.
-
-Tests ask about the document that they have; `make accept` reads it by the command.
-"""
+"""The served description of the API: its faults, its operations, and the examples that do not fit it."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
-
-from tools.instance import ROOT
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 
@@ -75,10 +67,3 @@ def example_faults(document: dict[str, Any]) -> list[str]:
         media = refusal["content"]["application/json"]
         faults += schema_faults(document, media["schema"], media["example"])
     return faults
-
-
-def read_document() -> dict[str, Any]:
-    """The document as the command writes it, in a process of its own."""
-    command = [sys.executable, "-W", "ignore", "manage.py", "spectacular", "--format", "openapi-json"]
-    document: dict[str, Any] = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
-    return document

@@ -1,4 +1,4 @@
-"""Rows of an acceptance run: what, bound, figure, pass; and one JSON line at the end."""
+"""Rows of a benchmark: what, bound, figure, pass; and one JSON line at the end."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m tools.vllm_server FOLDER NAME
 
-prints its address once it answers, and serves until its input ends. For tests and acceptance runs: `make vllm` installs
-it (requirements/vllm.txt). It takes adapters over its API, of a rank up to 16.
+prints its address once it answers, and serves until its input ends. For tests: `make vllm` installs it
+(requirements/vllm.txt). It takes adapters over its API, of a rank up to 16.
 """
 
 from __future__ import annotations

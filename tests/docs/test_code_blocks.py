@@ -39,7 +39,7 @@ from training.runs import launcher
 
 # Why a block may go without being run. A new reason is added here, where a reviewer sees it.
 REASONS = {
-    "starts the whole instance",  # `make run` itself: tests/project and `make accept` start instances
+    "starts the whole instance",  # `make run` itself: tests/project starts instances
     "takes minutes",
     "installs",
     "needs Docker",

@@ -113,7 +113,7 @@ def test_its_environment_is_that_of_env_example_and_a_difference_would_be_seen()
     assert find_differences(environments, VARIABLES) == ["web: no REDIS_URL"]
 
 
-def test_every_row_of_the_acceptance_run_passes() -> None:
+def test_every_row_of_its_report_passes() -> None:
     assert [row for row in rows() if not row.passed] == []
 
 

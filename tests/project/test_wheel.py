@@ -51,6 +51,7 @@ def test_the_wheel_holds_our_code_with_templates_and_static_files_and_nothing_el
     assert names == tracked(*APPS) | assets
     assert "reckoner = project.__main__:main" in program
     assert wheel.name.startswith("reckoner_ledger-")
+    assert wheel.stat().st_size < 5_000_000
 
 
 def test_it_runs_outside_a_checkout_with_its_data_in_the_user_s_own_folder(wheel: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """MLflow traces: of the shape that 3.17 writes, and those that a real MLflow has written.
 
 The real one takes half a minute to install and to write, and writes the same until VERSION changes: what it wrote lies
-beside this file. With RECKONER_MLFLOW=1, as `make accept PART=ledger` runs it, the test has it written anew.
+beside this file. With RECKONER_MLFLOW=1 the test has it written anew.
 """
 
 import json

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import itertools
 
 import pytest
 from django.db import transaction
@@ -38,6 +39,12 @@ def with_window(agent, by):
 def parts(decision):
     """The components of each version of the decision's reward."""
     return list(Reward.objects.filter(decision=decision).order_by("version").values_list("components", flat=True))
+
+
+def stored_rewards():
+    """Every reward but the moment at which it was calculated."""
+    fields = ("decision", "version", "raw", "value", "components")
+    return list(Reward.objects.order_by("decision", "version").values_list(*fields))
 
 
 class TestWindows:
@@ -89,6 +96,47 @@ class TestInterruptedWork:
         assert calculate_rewards(spec) == Calculated()
         assert (Reward.objects.count(), RewardDue.objects.count()) == (5, 0)
         assert set(Reward.objects.values_list("version", "value")) == {(1, 0.75)}
+
+    @pytest.mark.parametrize(
+        "name, side, call",
+        [
+            ("mark_due", "before", 1),
+            ("mark_due", "after", 1),
+            ("_take", "after", 2),
+            ("value_decisions", "before", 2),
+            ("_write", "before", 1),
+            ("_write", "before", 2),
+            ("_write", "after", 1),
+            ("_write", "after", 2),
+        ],
+    )
+    def test_a_worker_that_dies_at_any_place_loses_its_chunk_alone(self, spec, judged, monkeypatch, name, side, call):
+        monkeypatch.setattr(calculate, "CHUNK", 2)
+        for verdict in ("confirmed", "corrected", "confirmed", "overridden", "ignored"):
+            judged(verdict)
+        with transaction.atomic():
+            calculate_rewards(spec)
+            undisturbed = stored_rewards()
+            transaction.set_rollback(True)
+        assert len(undisturbed) == 5 and not Reward.objects.exists()
+        real, calls = getattr(calculate, name), itertools.count(1)
+
+        def die(*given, **named):
+            dies = next(calls) == call
+            if dies and side == "before":
+                raise KeyboardInterrupt
+            found = real(*given, **named)
+            if dies:
+                raise KeyboardInterrupt
+            return found
+
+        with monkeypatch.context() as dying:
+            dying.setattr(calculate, name, die)
+            with pytest.raises(KeyboardInterrupt):
+                calculate_rewards(spec)
+        assert Reward.objects.count() == 2 * (call - 1)
+        calculate_rewards(spec)
+        assert stored_rewards() == undisturbed and not RewardDue.objects.exists()
 
     def test_free_workers_are_asked_to_help_where_much_is_due(self, spec, judged, monkeypatch):
         monkeypatch.setattr(queueing, "SHARE_FROM", 2)

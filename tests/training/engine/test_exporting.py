@@ -267,7 +267,7 @@ def test_llama_cpp_decides_as_the_version(tmp_path: Path, world: World, source: 
 
 @pytest.mark.slow
 def test_onnxruntime_decides_as_the_version(tmp_path: Path, world: World, source: ModelSource) -> None:
-    """With a cache, which is read in two steps; `make accept PART=export` writes every format of every shape."""
+    """With a cache, which is read in two steps; `benchmarks.export_parity` writes every format."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason="the extra `export` is not installed")
     rows = world.heldout[:40]

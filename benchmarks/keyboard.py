@@ -1,12 +1,12 @@
 """Two reviewers label real decisions by keyboard, at once, in two browsers; then disputes are resolved by keyboard.
 
-    python -m benchmarks.accept.keyboard [--data DIR] [--quick]
+    python -m benchmarks.keyboard [--data DIR] [--quick]
 
 The decisions are queries of CLINC150, for which an agent chose one of ten domains and was wrong in three of ten. Both
 reviewers label 140 of them, each one by whoever is first, and another 60 both (14 and 6 with --quick). They see what
 the page shows, know the right domain but for one in ten, and press the page's keys, for four decisions a second each.
 From a key to the next decision is measured in the page: from the key's event to the task after the frame that shows
-another card. Pictures lie in var/accept/rewards/.
+another card. Pictures lie in var/keyboard/.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tools.instance import ROOT
 from tools.pictures.screens import fresh_site
 from tools.report import Report
 
-PICTURES = ROOT / "var" / "accept" / "rewards"
+PICTURES = ROOT / "var" / "keyboard"
 BOUND_MS = 50.0
 READING_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 60

@@ -1,7 +1,8 @@
-"""Recording decisions on a real instance while its processes are killed, and thousands of made-up requests.
+"""Requests made up from the OpenAPI document, sent to a real instance: no server error, no status it does not state.
 
-`python -m benchmarks.accept.ledger_ingest [--quick]` runs it alone; each function adds its rows to a Report, for a
-larger part. Who sends and who kills is in `tools.killing`.
+    python -m benchmarks.generated_requests [--quick]
+
+`tools.generated` makes them up and says what is a failure.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import argparse
 import http.client
 import itertools
 import json
-import subprocess
 import sys
 import time
 import urllib.request
@@ -18,9 +18,9 @@ from collections import Counter
 from typing import Any
 from urllib.parse import urlsplit
 
-from tools.instance import ROOT, Instance
-from tools.killing import POSTGRES, WEB, kill_while_sending, run_on_instance, stored
-from tools.report import Report, log
+from tools.instance import Instance
+from tools.killing import run_on_instance
+from tools.report import Report
 
 MAKE_KNOWN = """
 import json
@@ -30,26 +30,8 @@ print(json.dumps(make_known(Agent.objects.get(slug="filer"))))
 """
 
 
-def kill_rows(report: Report, instance: Instance, token: str, *, web: int = 50, postgres: int = 10) -> None:
-    """F1 and F2: kill -9 of the web processes and of PostgreSQL while decisions are recorded at 150 a second."""
-    for name, words, times in (("web", WEB, web), ("PostgreSQL", POSTGRES, postgres)):
-        senders, waits = kill_while_sending(instance, token, words, times)
-        there = stored(instance, senders)
-        lost = senders.acknowledged - set(there)
-        doubled = [one for one, count in there.items() if count > 1]
-        what = f"kill -9 of {name}, {times} times"
-        figure = f"{len(senders.acknowledged)} acknowledged, {senders.repeated} repeated"
-        report.add(
-            f"{what}: acknowledged and not stored", bound="0", figure=f"{len(lost)} of {figure}", passed=not lost
-        )
-        report.add(f"{what}: stored twice", bound="0", figure=len(doubled), passed=not doubled)
-        report.add(f"{what}: refused", bound="0", figure=senders.refused[:2] or 0, passed=not senders.refused)
-        slowest = max(waits)
-        report.add(f"{what}: ready again, slowest", bound="<= 15 s", figure=f"{slowest:.1f} s", passed=slowest <= 15)
-
-
-def generated_rows(report: Report, instance: Instance, token: str, *, requests: int = 5000) -> None:
-    """F15: requests made up from the OpenAPI document."""
+def generated_rows(report: Report, instance: Instance, token: str, *, requests: int) -> None:
+    """Four rows: how many, server errors, unstated statuses, the slowest."""
     from tools.generated import is_fault, send_generated
 
     address = urlsplit(instance.url)
@@ -102,31 +84,16 @@ def generated_rows(report: Report, instance: Instance, token: str, *, requests: 
     )
 
 
-def speed_rows(report: Report, *, quick: bool = False) -> None:
-    """benchmarks.ingest as it is, a row a point."""
-    command = [sys.executable, "-m", "benchmarks.ingest", *(["--quick"] if quick else [])]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    lines = ran.stdout.splitlines()
-    for line in lines[:-1]:
-        words = line.split()
-        if words and words[-1] in {"pass", "FAIL"}:
-            what, sense, bound, figure = " ".join(words[:-4]), *words[-4:-1]
-            report.add(what, bound=f"{sense} {bound}", figure=figure, passed=words[-1] == "pass")
-    log(lines[-1] if lines else ran.stderr[-2000:])
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the kills and requests")
+    parser.add_argument("--quick", action="store_true", help="500 requests instead of 5,000")
     quick = parser.parse_args().quick
-    report = Report("ledger_ingest")
+    report = Report("generated_requests")
 
     def work(instance: Instance, token: str) -> None:
-        kill_rows(report, instance, token, web=5 if quick else 50, postgres=1 if quick else 10)
         generated_rows(report, instance, token, requests=500 if quick else 5000)
 
     run_on_instance(work)
-    speed_rows(report, quick=quick)
     return report.finish()
 
 
