@@ -25,10 +25,8 @@ from training.datasets.other_formats import FILES, FORMATS, LINES, as_list, stre
 from training.environments import drawing as task_datasets
 from training.models import DatasetSnapshot, RunEvent, TrainingRun
 from training.rows.selection import Filters
-from training.runs.curves import write_curves
 from training.runs.notes import note_run
 from training.runs.reward_models import resolve_reward_version
-from training.runs.samples import NO_SAMPLES, read_samples
 from training.runs.serializers import (
     DatasetCreateSerializer,
     DatasetSerializer,
@@ -44,6 +42,8 @@ from training.runs.serializers import (
     TrainNewSerializer,
 )
 from training.runs.services import RunPlan, cancel_run, prepare_run, start_run
+from training.runs.shown.curves import write_curves
+from training.runs.shown.samples import NO_SAMPLES, read_samples
 from training.runs.sweeps import start_sweep
 from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.http.openapi import ErrorSerializer

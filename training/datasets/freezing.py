@@ -24,7 +24,7 @@ from training.errors import EmptyDataset, InvalidRun
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.labels import LabelQuestion
 from training.rows.selection import ALL, Filters
-from training.runs.defaults import choose_settings
+from training.runs.defaults.values import choose_settings
 from training.runs.services import RunPlan, start_run
 from workspaces.access.actors import Actor, system
 from workspaces.errors import Conflict, FieldFault, InvalidInput

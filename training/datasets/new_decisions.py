@@ -1,7 +1,7 @@
 """*Train on new decisions*: freezes the decisions that no run has learnt from, and starts a run on them.
 
 The job is that of any dataset (`training.datasets.freezing`). The run starts in the transaction that makes the dataset,
-with the defaults of its agent (`training.runs.defaults`).
+with the defaults of its agent (`training.runs.defaults.values`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from training.engine.spec.methods import METHODS
 from training.errors import InvalidRun
 from training.models import DatasetKind, DatasetSnapshot
 from training.rows.selection import Filters
-from training.runs.defaults import FROM_LOGS, Defaults, find_defaults
+from training.runs.defaults.values import FROM_LOGS, Defaults, find_defaults
 from training.runs.services import check_plan
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit

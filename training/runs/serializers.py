@@ -14,7 +14,7 @@ from training.engine.spec.methods import TRAINING
 from training.engine.spec.samples import Reply
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.rows.labels import LEAST_CONFIDENCE
-from training.runs.samples import SampleLine, ShownSamples
+from training.runs.shown.samples import SampleLine, ShownSamples
 from workspaces.http.bodies import StrictBody
 
 
