@@ -16,9 +16,9 @@ from rest_framework.views import APIView
 
 from decisions.agents.current import get_current_agent
 from models_registry.versions.references import find_version
-from training.datasets.new_decisions import request_training
 from training.datasets.serializers import FreezingSerializer
 from training.models import DatasetSnapshot, RunEvent, TrainingRun
+from training.runs.new_decisions import request_training
 from training.runs.notes import note_run
 from training.runs.reward_models import resolve_reward_version
 from training.runs.serializers import (

@@ -262,7 +262,7 @@ def values_of_run(run: TrainingRun) -> dict[str, Any]:
 
 
 def values_of_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
-    """What the form shows of a plan (`training.runs.defaults.values`)."""
+    """What the form shows of a plan (`training.runs.defaults`)."""
     heldout, replay = (dataset.pk if dataset is not None else None for dataset in (plan.heldout, plan.replay))
     base = str(plan.base_version.pk) if plan.base_version is not None else plan.base_model
     return _as_values(agent.pk, plan.method, plan.dataset.pk, heldout, replay, base, plan.settings)

@@ -16,7 +16,6 @@ from django.views.decorators.http import require_http_methods
 
 from decisions.models import Agent
 from jobs.models import Job
-from training.datasets.new_decisions import find_readiness, request_training
 from training.engine.machine.facts import this_machine
 from training.errors import InvalidRun
 from training.models import DatasetKind, DatasetSnapshot
@@ -27,6 +26,7 @@ from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import apply_preset
 from training.runs.defaults.values import Defaults, find_defaults
 from training.runs.estimates.capacity import recommend_here
+from training.runs.new_decisions import find_readiness, request_training
 from training.runs.services import RunPlan, check_plan, prepare_run, start_run
 from training.runs.shown.lookup import get_run
 from workspaces.models import Role
