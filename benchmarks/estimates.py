@@ -20,7 +20,7 @@ from typing import Any
 from training.engine.machine.facts import this_machine
 from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import RunSpec
-from training.runs.estimates import Estimate, estimate_run, read_shape, shape_of_tiny
+from training.runs.estimates.needs import Estimate, estimate_run, read_shape, shape_of_tiny
 
 SHAPES = {"small": {"hidden": 256, "layers": 4}, "middle": {"hidden": 512, "layers": 4}}
 ROWS, EPOCHS = 128, 1

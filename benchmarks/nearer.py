@@ -184,7 +184,7 @@ def decide(
 def run_seed(seed: int, options: argparse.Namespace, place: Path) -> dict[str, Any]:
     from training.loops.person import Person
     from training.loops.rehearsal.plan import split_rows
-    from training.runs import recipes
+    from training.runs.defaults import recipes
 
     source, plan = read_world(options.world, options.data)
     if options.quick:

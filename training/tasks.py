@@ -3,6 +3,8 @@ one, so that they wait for no run."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from celery import shared_task
 
 from jobs.registry import job_kind
@@ -16,6 +18,7 @@ from training.lineage import erasure
 from training.loops.pipeline import services as pipelines
 from training.loops.rehearsal import services as rehearsals
 from training.runs import services as runs
+from training.runs.new_decisions import start_requested_run
 from training.shadows import ANSWER, rounds
 from training.shadows import services as shadows
 from training.supervision import job as supervision
@@ -23,7 +26,7 @@ from training.supervision import job as supervision
 job_kind(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
 job_kind(exports.EXPORT, queue="exports", on_end=exports.end_with_job)(exports.export_version)
 job_kind(suites.SCORE, queue="training")(suites.score_version)
-job_kind(freezing.KIND)(freezing.freeze_dataset)
+job_kind(freezing.KIND)(partial(freezing.freeze_dataset, start_run=start_requested_run))
 job_kind(task_datasets.KIND)(task_datasets.draw_datasets_in_job)
 job_kind(recording.KIND)(recording.record_held_out_episodes)
 job_kind(imports.KIND)(imports.run_import)

@@ -12,7 +12,8 @@ from typing import Any
 
 from django.db import connection
 
-from models_registry.experiments.holdouts import WEEK, Sums, threshold_of
+from models_registry.experiments.holdouts import WEEK, threshold_of
+from models_registry.experiments.ledger import Sums
 from models_registry.models import Holdout
 from models_registry.statistics.holdouts import ArmSums
 from workspaces.storage.ids import uuid7_bound

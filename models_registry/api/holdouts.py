@@ -11,7 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from models_registry.api.serializers import ReasonSerializer, VersionField
-from models_registry.experiments.holdouts import Sums, end_holdout, read_figures, start_holdout
+from models_registry.experiments.holdouts import end_holdout, read_figures, start_holdout
+from models_registry.experiments.ledger import Sums
 from models_registry.experiments.log import LONGEST_REASON
 from models_registry.models import Holdout
 from models_registry.models.holdout_bounds import HOLDOUT_SECONDS, LARGEST_SHARE

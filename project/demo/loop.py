@@ -26,10 +26,10 @@ from project.demo.world import load_world
 from training.exports.services import await_export
 from training.loops.agent_loop import SEED_LABELS, AgentLoop
 from training.loops.person import Person
+from training.loops.stages import Progress, Stage, run_stages
 from training.models.export import ExportState
 from training.rows.labelled_texts import Example
-from training.runs import recipes
-from training.runs.stages import Progress, Stage, run_stages
+from training.runs.defaults import recipes
 from workspaces.access.actors import system
 
 KIND = "project.demo_loop"

@@ -16,8 +16,8 @@ from training.engine.machine.facts import GB, Gpu, Machine
 from training.engine.spec.run_spec import RunSpec, TinyShape
 from training.errors import InvalidRun
 from training.models import RunEvent, TrainingRun
-from training.runs.capacity import Load, estimate_load, find_shortages
-from training.runs.estimates import (
+from training.runs.estimates.capacity import Load, estimate_load, find_shortages
+from training.runs.estimates.needs import (
     ModelShape,
     estimate_run,
     find_in_hub_cache,

@@ -23,7 +23,7 @@ from training.engine.machine.facts import (
     this_machine,
     why_no_quantisation,
 )
-from training.runs.recipes import round_settings
+from training.runs.defaults.recipes import round_settings
 
 
 def machine(ram: float, *, gpu: float | None = None, cpu: str = "Intel Xeon", kind: str = "cuda") -> Machine:

@@ -20,7 +20,7 @@ from training.engine.spec.methods import RowKind
 from training.local.plans import Rows, Training, UnusableRun, make_plan
 from training.local.runs import read_rows
 from training.models import DatasetSnapshot
-from training.runs import capacity
+from training.runs.estimates import capacity
 
 WORDS = {"travel": "flight hotel visa beach", "finance": "invoice salary loan tax"}
 OPTIONS = list(WORDS)

@@ -33,7 +33,7 @@ from training.evaluation.log_gate import (
     write_log,
 )
 from training.models import DatasetKind, TrainingRun
-from training.runs.defaults import choose_settings
+from training.runs.defaults.values import choose_settings
 
 
 def log_of(count: int, *, epsilon: float = 0.2, groups: int = 10_000) -> list[LoggedDecision]:

@@ -29,8 +29,8 @@ from tools.factories import (
 from training.engine.spec.result import RewardSpread, RunResult
 from training.engine.spec.samples import Asked, Look, Reply, Samples
 from training.models import DatasetSnapshot, ExportJob, TrainingRun
-from training.runs.curves import estimate_left
 from training.runs.services import RunPlan, start_run
+from training.runs.shown.curves import estimate_left
 from training.supervision.figures import keep_metrics
 from workspaces.access.actors import person
 
@@ -239,7 +239,7 @@ class TestRun:
     def test_a_long_curve_is_thinned_and_keeps_its_end(
         self, run: TrainingRun, viewer: Any, page_client: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("training.runs.curves.CURVE_POINTS", 4)
+        monkeypatch.setattr("training.runs.shown.curves.CURVE_POINTS", 4)
         for step in range(1, 11):
             RunMetricFactory(run=run, step=step, name="loss", value=1 / step)
         (curve,) = page_client(viewer).get(at("run-curves", run)).json()["curves"]

@@ -42,6 +42,7 @@ from training.exports.services import start_export
 from training.models import DatasetItem, DatasetSnapshot, TrainingRun
 from training.rows.reward_scale import reward_if, training_scale
 from training.run_states import TERMINAL_STATES, TRANSITIONS, InvalidTransition, RunState, check_transition
+from training.runs.new_decisions import start_requested_run
 from training.runs.services import RunPlan, cancel_run, check_plan, end_with_job, move_run, start_run
 from workspaces.models import AuditEntry
 
@@ -398,7 +399,7 @@ class TestDatasets:
         monkeypatch.setattr(context, "note_progress", lambda *said: told.append(said))
         Job.objects.update(fence=job.fence + 1)
         with pytest.raises(StaleFence):
-            freeze_dataset(context)
+            freeze_dataset(context, start_run=start_requested_run)
         assert not DatasetSnapshot.objects.exists() and not DatasetItem.objects.exists()
         assert told and 0 <= told[0][0] <= 1 and told[0][1] == "1 rows"
         Job.objects.update(state="queued", lease_until=None)

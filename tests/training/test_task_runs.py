@@ -22,7 +22,7 @@ from training.environments.drawing import TaskQuestion, draw_datasets
 from training.errors import InvalidRun
 from training.evaluation.tasks import score_tasks
 from training.models import DatasetSnapshot, Evaluation, TrainingRun
-from training.runs.defaults import find_defaults
+from training.runs.defaults.values import find_defaults
 from training.runs.services import RunPlan, prepare_run, start_run
 from training.supervision.model_card import write_card
 from workspaces.errors import Conflict, InvalidInput

@@ -28,8 +28,8 @@ from tools.factories import (
 )
 from training.datasets.freezing import start_rebuild
 from training.models import DatasetSnapshot, TrainingRun
-from training.runs.defaults import find_defaults
-from training.runs.recipes import base_settings, round_settings
+from training.runs.defaults.recipes import base_settings, round_settings
+from training.runs.defaults.values import find_defaults
 from workspaces.models import AuditEntry
 
 

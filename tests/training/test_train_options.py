@@ -12,7 +12,7 @@ from training.engine.machine.facts import GB, SEVEN_BILLION, Gpu, Machine, find_
 from training.engine.spec.run_spec import RunSpec
 from training.local.options import as_training, complete_options, read_config
 from training.local.plans import UnusableRun
-from training.runs.capacity import Load, estimate_load
+from training.runs.estimates.capacity import Load, estimate_load
 
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "configs"
 OPTIONS = (

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training.api import runs_and_datasets as api
+from training.api import datasets, runs
 from training.environments import api as environments
 from training.environments.solving import api as solving
 from training.evaluation.suites import api as suites
@@ -16,9 +16,9 @@ urlpatterns = [
     path("agents/<slug:slug>/solve", solving.Solve.as_view(), name="api-solve"),
     path("agents/<slug:slug>/solve/batch", solving.SolveBatch.as_view(), name="api-solve-batch"),
     path("agents/<slug:slug>/action-quality", solving.ActionQuality.as_view(), name="api-action-quality"),
-    path("datasets", api.DatasetList.as_view(), name="api-datasets"),
-    path("datasets/freezings/<uuid:pk>", api.DatasetFreezing.as_view(), name="api-dataset-freezing"),
-    path("datasets/<uuid:pk>/rows", api.DatasetRows.as_view(), name="api-dataset-rows"),
+    path("datasets", datasets.DatasetList.as_view(), name="api-datasets"),
+    path("datasets/freezings/<uuid:pk>", datasets.DatasetFreezing.as_view(), name="api-dataset-freezing"),
+    path("datasets/<uuid:pk>/rows", datasets.DatasetRows.as_view(), name="api-dataset-rows"),
     path("datasets/<uuid:pk>/rebuild", erasure_api.DatasetRebuild.as_view(), name="api-dataset-rebuild"),
     path("environments", environments.EnvironmentList.as_view(), name="api-environments"),
     path(
@@ -31,14 +31,14 @@ urlpatterns = [
     path("imports", imports.ImportCreate.as_view(), name="api-imports"),
     path("imports/<uuid:pk>", imports.ImportDetail.as_view(), name="api-import"),
     path("imports/<uuid:pk>/cancel", imports.ImportCancel.as_view(), name="api-import-cancel"),
-    path("runs", api.RunList.as_view(), name="api-runs"),
-    path("runs/sweeps", api.SweepStart.as_view(), name="api-run-sweeps"),
-    path("runs/train", api.TrainNew.as_view(), name="api-train-new"),
-    path("runs/<uuid:pk>", api.RunDetail.as_view(), name="api-run"),
-    path("runs/<uuid:pk>/events", api.RunEvents.as_view(), name="api-run-events"),
-    path("runs/<uuid:pk>/curves", api.RunCurves.as_view(), name="api-run-curves"),
-    path("runs/<uuid:pk>/samples", api.RunSamples.as_view(), name="api-run-samples"),
-    path("runs/<uuid:pk>/cancel", api.RunCancel.as_view(), name="api-run-cancel"),
+    path("runs", runs.RunList.as_view(), name="api-runs"),
+    path("runs/sweeps", runs.SweepStart.as_view(), name="api-run-sweeps"),
+    path("runs/train", runs.TrainNew.as_view(), name="api-train-new"),
+    path("runs/<uuid:pk>", runs.RunDetail.as_view(), name="api-run"),
+    path("runs/<uuid:pk>/events", runs.RunEvents.as_view(), name="api-run-events"),
+    path("runs/<uuid:pk>/curves", runs.RunCurves.as_view(), name="api-run-curves"),
+    path("runs/<uuid:pk>/samples", runs.RunSamples.as_view(), name="api-run-samples"),
+    path("runs/<uuid:pk>/cancel", runs.RunCancel.as_view(), name="api-run-cancel"),
     path("shadows", shadows.ShadowList.as_view(), name="api-shadows"),
     path("shadows/<uuid:pk>", shadows.ShadowDetail.as_view(), name="api-shadow"),
     path("shadows/<uuid:pk>/stop", shadows.ShadowStop.as_view(), name="api-shadow-stop"),

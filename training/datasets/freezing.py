@@ -1,7 +1,7 @@
 """The job that freezes an agent's rewarded decisions, or people's labels of them, as a dataset. It reads the whole
 ledger, so no request does it.
 
-When it was queued together with a run (`training.datasets.new_decisions`), it starts that run on the new dataset.
+When it was queued together with a run (`training.runs.new_decisions`), the run starts on the new dataset.
 """
 
 from __future__ import annotations
@@ -9,23 +9,19 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from decisions.agents.current import find_current_version
 from decisions.models import Agent, AgentVersion, RewardSpec
 from jobs.context import JobContext
 from jobs.errors import Permanent
 from jobs.models import Job
 from jobs.services import enqueue_job
-from models_registry.models import ModelVersion
 from training.datasets.of_labels import snapshot_labels
 from training.datasets.snapshots import REBUILT, snapshot_ledger
 from training.errors import EmptyDataset, InvalidRun
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.labels import LabelQuestion
 from training.rows.selection import ALL, Filters
-from training.runs.defaults import choose_settings
-from training.runs.services import RunPlan, start_run
 from workspaces.access.actors import Actor, system
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
@@ -40,6 +36,14 @@ NEEDED: Mapping[str, str] = {
     DatasetKind.PREFERENCES: "a person's correction",
 }
 """What a decision must have to make a row, by kind of dataset."""
+
+
+class StartRun(Protocol):
+    """Starts the run that a dataset was queued together with. Runs are built on datasets, so `training.tasks` hands
+    the implementation to the job."""
+
+    def __call__(self, *, by: Actor, dataset: DatasetSnapshot, requested: Mapping[str, Any]) -> TrainingRun:
+        """Called in the transaction that makes the dataset. Raises InvalidRun."""
 
 
 def start_freezing(
@@ -61,9 +65,7 @@ def start_freezing(
     `unused_at`: only decisions that no run had learnt from at that moment. `least_confidence`: beside people's labels,
     suggestions of the auto-labeler that are at least so confident make rows; None: none do. `held_out`: about this
     share of the rows becomes a dataset of its own. `negatives`: with wrong rows that are made up
-    (`training.rows.negatives`). `run`: what to start on the dataset, the method, the root of the
-    base (`training.runs.defaults`) and the ids of base_version, heldout and replay. Raises InvalidInput with every
-    fault.
+    (`training.rows.negatives`). `run`: what `StartRun` starts on the dataset. Raises InvalidInput with every fault.
     """
     faults = find_faults(kind, filters, held_out=held_out, suggestions=least_confidence is not None)
     faults += find_other_faults(agent, kind, negatives=negatives, reward_spec=question.get("reward_spec"))
@@ -145,7 +147,7 @@ def _moment(asked: Mapping[str, Any]) -> dt.datetime | None:
     return dt.datetime.fromisoformat(asked["unused_at"]) if asked.get("unused_at") else None
 
 
-def freeze_dataset(context: JobContext) -> dict[str, Any] | None:
+def freeze_dataset(context: JobContext, *, start_run: StartRun) -> dict[str, Any] | None:
     """The job ends in the transaction that makes the dataset: a killed attempt leaves none, and no run."""
     assert context.workspace is not None
     asked = context.payload
@@ -160,7 +162,7 @@ def freeze_dataset(context: JobContext) -> dict[str, Any] | None:
         if held_out:
             result["held_out"] = str(held_out[0].id)
         if asked.get("run"):
-            result["run"] = str(_start_run(by, dataset, asked["run"]).id)
+            result["run"] = str(start_run(by=by, dataset=dataset, requested=asked["run"]).id)
         with context.fenced():
             context.complete(result)
 
@@ -233,29 +235,3 @@ def freeze_rows(
         filters=filters,
         negatives=negatives,
     )
-
-
-def _start_run(by: Actor, dataset: DatasetSnapshot, asked: Mapping[str, Any]) -> TrainingRun:
-    """Raises InvalidRun: what it was to learn with may have gone since it was asked for."""
-    labelled = DatasetSnapshot.objects.for_workspace(by.workspace).in_bulk(
-        [pk for name in ("heldout", "replay") if (pk := asked[name])]
-    )
-    rows = {str(pk): found for pk, found in labelled.items()}
-    replay = rows.get(asked["replay"] or "")
-    plan = RunPlan(
-        method=asked["method"],
-        dataset=dataset,
-        base_version=ModelVersion.objects.for_workspace(by.workspace)
-        .select_related("artifact")
-        .filter(id=asked["base_version"])
-        .first(),
-        heldout=rows.get(asked["heldout"] or ""),
-        replay=replay,
-        settings=choose_settings(
-            asked["method"],
-            root=asked["root"] or "",
-            rows=dataset.rows + (replay.rows if replay is not None else 0),
-            agent_version=find_current_version(dataset.agent),
-        ),
-    )
-    return start_run(by=by, agent=dataset.agent, plan=plan)

@@ -10,10 +10,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.current import get_current_agent
+from training.datasets.serializers import FreezingSerializer
 from training.environments.drawing import TaskQuestion, start_drawing
 from training.environments.listed import list_environments
 from training.environments.serializers import DrawTasksSerializer, EnvironmentListSerializer
-from training.runs.serializers import FreezingSerializer
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
 from workspaces.models import Scope

@@ -22,7 +22,7 @@ from training.environments.episodes import SOLVED, HeldOutTask, read_held_out, s
 from training.environments.listed import KnownEnvironment, describe_environment, list_environments
 from training.environments.success import Success, draw_domains, draw_runs, find_success, list_domains
 from training.models import DatasetKind, DatasetSnapshot
-from training.runs.lookup import get_run
+from training.runs.shown.lookup import get_run
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role

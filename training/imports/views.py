@@ -13,12 +13,12 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from jobs.models import Job, JobState
-from training.datasets.new_decisions import find_readiness
 from training.imports.checking import check_file
 from training.imports.forms import FORMS
 from training.imports.plan import DECISIONS, LABELLED
 from training.imports.services import KIND, cancel_import, find_upload, start_import
 from training.imports.uploads import drop_kept
+from training.runs.new_decisions import find_readiness
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages.confirmed import Confirmation, confirmed

@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from training.datasets.freezing import start_rebuild
+from training.datasets.serializers import DatasetSerializer, FreezingSerializer
 from training.lineage.erasure import LONGEST, preview_erasure, read_person, start_erasure
 from training.models import DatasetSnapshot, Erasure
-from training.runs.serializers import DatasetSerializer, FreezingSerializer
 from workspaces.http.bodies import StrictBody
 from workspaces.http.permissions import acting
 from workspaces.models import Scope

@@ -11,8 +11,8 @@ import yaml
 
 from training.engine.spec.methods import TRAINING, RowKind
 from training.local.plans import Training, UnusableRun
-from training.runs.default_runs import merge_settings
-from training.runs.presets import PRESETS
+from training.runs.defaults.presets import PRESETS
+from training.runs.defaults.starting import merge_settings
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 USUAL: Mapping[str, Any] = {"model": MODEL, "method": "", "preset": "", "settings": {}, "no_quantization": False}

@@ -24,11 +24,17 @@ from training.engine.spec.settings import Online
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally
 from training.runs.base_models import TINY
-from training.runs.capacity import Load, count_completion_tokens, count_prompt_tokens, estimate_load, find_shortages
-from training.runs.default_runs import merge_settings
-from training.runs.estimates import Estimate
+from training.runs.defaults.presets import PRESETS
+from training.runs.defaults.starting import merge_settings
+from training.runs.estimates.capacity import (
+    Load,
+    count_completion_tokens,
+    count_prompt_tokens,
+    estimate_load,
+    find_shortages,
+)
+from training.runs.estimates.needs import Estimate
 from training.runs.on_tasks import ONLINE, count_steps
-from training.runs.presets import PRESETS
 from training.runs.services import OWN_FIELDS
 
 ROWS = "rows.jsonl"

@@ -26,13 +26,13 @@ from jobs.errors import Permanent
 from training.datasets.snapshots import import_labelled, snapshot_ledger
 from training.errors import InvalidRun
 from training.loops.person import Person, When
+from training.loops.stages import Progress
 from training.models import DatasetSnapshot, TrainingRun
 from training.rows.labelled_texts import Example, labelled_row
 from training.rows.selection import Filters
 from training.run_states import RunState
-from training.runs import recipes
+from training.runs.defaults import recipes
 from training.runs.services import RunPlan, start_run
-from training.runs.stages import Progress
 from workspaces.access.actors import Actor
 from workspaces.storage.ids import uuid7_of
 

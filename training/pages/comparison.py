@@ -8,7 +8,7 @@ from typing import Any
 
 from training.evaluation.measures import MEASURES, find_reach, tone_of
 from training.models import RunMetric, TrainingRun
-from training.runs.curves import describe_curve, order_curves, thin_curve
+from training.runs.shown.curves import describe_curve, order_curves, thin_curve
 
 FEWEST, MOST = 2, 3
 POINTS = 400

@@ -29,7 +29,7 @@ from training.pages.dataset_filters import read_filters
 from training.pages.runs import as_id
 from training.rows.labels import LEAST_CONFIDENCE, LabelQuestion
 from training.rows.selection import Filters
-from training.runs.defaults import find_defaults
+from training.runs.defaults.values import find_defaults
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role

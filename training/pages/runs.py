@@ -26,11 +26,11 @@ from training.loops.pipeline.services import find_pipeline_of
 from training.models import RunEvent, RunMetric, TrainingRun
 from training.pages.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.run_states import RunState
-from training.runs.curves import estimate_left, read_curves, read_sparklines, write_curves
-from training.runs.lookup import get_run, runs_of
 from training.runs.notes import note_run
-from training.runs.samples import read_samples
 from training.runs.services import cancel_run
+from training.runs.shown.curves import estimate_left, read_curves, read_sparklines, write_curves
+from training.runs.shown.lookup import get_run, runs_of
+from training.runs.shown.samples import read_samples
 from training.supervision.figures import show_figures
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role

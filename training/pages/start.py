@@ -16,19 +16,19 @@ from django.views.decorators.http import require_http_methods
 
 from decisions.models import Agent
 from jobs.models import Job
-from training.datasets.new_decisions import find_readiness, request_training
 from training.engine.machine.facts import this_machine
 from training.errors import InvalidRun
 from training.models import DatasetKind, DatasetSnapshot
 from training.pages.run_form import RunForm, values_of_plan, values_of_run
 from training.pages.runs import as_id
 from training.pages.suited_methods import suit_methods
-from training.runs.capacity import recommend_here
-from training.runs.default_runs import apply_preset
-from training.runs.defaults import Defaults, find_defaults
-from training.runs.lookup import get_run
-from training.runs.presets import PRESETS
+from training.runs.defaults.presets import PRESETS
+from training.runs.defaults.starting import apply_preset
+from training.runs.defaults.values import Defaults, find_defaults
+from training.runs.estimates.capacity import recommend_here
+from training.runs.new_decisions import find_readiness, request_training
 from training.runs.services import RunPlan, check_plan, prepare_run, start_run
+from training.runs.shown.lookup import get_run
 from workspaces.models import Role
 from workspaces.pages.guard import PageRequest, workspace_page
 

@@ -1,1 +1,1 @@
-"""Training runs: plans, defaults, the machine's limits, states, the engine process and what it reports."""
+"""Training runs: plans, checks, states, the engine process, and what people read and write of them."""

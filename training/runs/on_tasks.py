@@ -1,6 +1,6 @@
 """Runs on tasks of an environment: their settings by default, and what keeps one from starting.
 
-`training.runs.defaults`, `training.runs.services` and `manage.py train` call it.
+`training.runs.defaults.values`, `training.runs.services` and `manage.py train` call it.
 """
 
 from __future__ import annotations

@@ -28,8 +28,14 @@ from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent,
 from training.rows.text_answers import find_text_faults
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from training.runs.base_models import TINY, hub_ids, is_allowed_base, why_no_model
-from training.runs.capacity import Load, estimate_load, find_shortages, sample_completion_tokens, sample_prompt_tokens
-from training.runs.estimates import Estimate
+from training.runs.estimates.capacity import (
+    Load,
+    estimate_load,
+    find_shortages,
+    sample_completion_tokens,
+    sample_prompt_tokens,
+)
+from training.runs.estimates.needs import Estimate
 from training.runs.judges import TO_CHECK, find_judge_faults
 from training.runs.on_tasks import count_most_steps, find_task_faults
 from training.runs.reward_models import find_reward_model_faults, find_reward_version, place_reward_model

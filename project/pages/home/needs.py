@@ -11,7 +11,7 @@ from models_registry.versions.gates import read_gate
 from project.pages.home.counts import LedgerCounts
 from project.pages.home.items import Item, page_url
 from project.pages.home.rows import Rows
-from training.datasets.new_decisions import FEW
+from training.runs.new_decisions import FEW
 from workspaces.models import ApiKey, Membership, Role, Workspace
 from workspaces.templatetags.show import points
 

@@ -12,7 +12,8 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from models_registry.experiments.holdouts import Sums, end_holdout, read_figures, start_holdout
+from models_registry.experiments.holdouts import end_holdout, read_figures, start_holdout
+from models_registry.experiments.ledger import Sums
 from models_registry.experiments.log import LONGEST_REASON
 from models_registry.models import Holdout
 from models_registry.models.holdout_bounds import HOLDOUT_SECONDS

@@ -20,7 +20,7 @@ from tests.work import work_until_over
 from tools.model_server import running_model_server
 from training.loops.person import Person
 from training.models import ExportJob
-from training.runs import recipes
+from training.runs.defaults import recipes
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 SEED = 3

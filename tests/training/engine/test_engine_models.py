@@ -30,7 +30,7 @@ from training.engine.models.loading import (
 from training.engine.models.option_tokens import MANY_OPTIONS
 from training.engine.spec.run_spec import ModelSource, TinyShape
 from training.engine.spec.settings import Lora
-from training.runs.estimates import lora_parameters, read_shape
+from training.runs.estimates.needs import lora_parameters, read_shape
 
 CPU = torch.device("cpu")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from training.rows.labelled_texts import Example
-from training.runs.recipes import base_settings, ceiling_settings, for_tiny, prompt_tokens, round_settings
+from training.runs.defaults.recipes import base_settings, ceiling_settings, for_tiny, prompt_tokens, round_settings
 
 
 def test_the_ceiling_is_trained_as_the_last_round_is() -> None:

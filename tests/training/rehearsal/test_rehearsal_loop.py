@@ -33,7 +33,7 @@ from training.loops.rehearsal.services import cancel_rehearsal, read_stored_sour
 from training.loops.rehearsal.source import Source, read_source
 from training.models import Rehearsal, TrainingRun
 from training.run_states import RunState
-from training.runs import recipes
+from training.runs.defaults import recipes
 from workspaces.access.actors import system
 from workspaces.models import AuditEntry, Membership, Workspace
 

@@ -25,7 +25,7 @@ GB = 10**9
 """As machines are sold: one of 64 GB tells its kernel a little over 64 · 10⁹ bytes, but less than 64 · 2³⁰."""
 ASK_SECONDS = 10.0
 ROWS_AN_UPDATE = 16
-"""Rows whose gradients make one update of a real base (training.runs.recipes), in as many batches as it takes."""
+"""Rows whose gradients make one update of a real base (training.runs.defaults), in as many batches as it takes."""
 TIER_TOKENS = 512
 """The length of row that a tier's batch is for."""
 
@@ -166,7 +166,7 @@ def _as_recommended(profile: Profile, tier: _Tier, *, bf16: bool) -> Recommended
 @dataclass(frozen=True, slots=True)
 class GpuTier:
     """What an NVIDIA GPU of at least `least_gb` GB holds of a model of 7 billion parameters in training, as
-    training.runs.estimates adds it up; `config`: the settings for it, in examples/configs."""
+    training.runs.estimates.needs adds it up; `config`: the settings for it, in examples/configs."""
 
     least_gb: int
     holds: str

@@ -25,11 +25,11 @@ from training.exports.hosting import PROFILES, STANDARD
 from training.exports.services import await_export
 from training.loops.pipeline.deployment import Deployment, deploy_version
 from training.loops.pipeline.stored import StoredPipeline
+from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetSnapshot, SuiteScore, TrainingRun
 from training.models.export import ExportFormat, ExportState
 from training.run_states import RunState
 from training.runs.services import start_run
-from training.runs.stages import Progress, Stage, run_stages
 from workspaces.access.actors import system
 from workspaces.errors import FieldFault, InvalidInput
 

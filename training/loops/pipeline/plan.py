@@ -30,8 +30,8 @@ from training.rows.labels import LabelQuestion
 from training.rows.selection import ALL, Filters
 from training.rows.shapes_of.shapes import shape_of
 from training.runs.base_models import TINY, is_allowed_base
-from training.runs.default_runs import merge_settings
-from training.runs.defaults import Defaults, choose_settings, find_defaults
+from training.runs.defaults.starting import merge_settings
+from training.runs.defaults.values import Defaults, choose_settings, find_defaults
 from training.runs.services import RunPlan, check_plan
 from workspaces.errors import FieldFault
 

@@ -20,9 +20,9 @@ from training.engine.spec.run_spec import RunSpec
 from training.loops.rehearsal.plan import Plan, Split, split_rows
 from training.loops.rehearsal.source import Source
 from training.rows.labelled_texts import labelled_row
-from training.runs import recipes
 from training.runs.base_models import TINY
-from training.runs.capacity import Load, estimate_load
+from training.runs.defaults import recipes
+from training.runs.estimates.capacity import Load, estimate_load
 from training.runs.launcher import engine_environment
 
 MEASURE = (sys.executable, "-m", "training.engine.measure")

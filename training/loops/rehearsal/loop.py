@@ -20,10 +20,10 @@ from training.loops.agent_loop import HELDOUT, SEED_LABELS, AgentLoop
 from training.loops.person import WORTH_A_LABEL, Person
 from training.loops.rehearsal.plan import Plan, split_rows
 from training.loops.rehearsal.source import Source
+from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetSnapshot, Rehearsal, TrainingRun
 from training.rows.labelled_texts import Example
-from training.runs import recipes
-from training.runs.stages import Progress, Stage, run_stages
+from training.runs.defaults import recipes
 from workspaces.access.actors import system
 
 EVERY_LABEL, GATE_LOG = "every label", "log for the gate"

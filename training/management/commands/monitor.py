@@ -18,7 +18,7 @@ from rich.text import Text
 from decisions.models import Agent
 from training.models import TrainingRun
 from training.run_states import TERMINAL_STATES, RunState
-from training.runs.monitoring import observe_run
+from training.runs.shown.monitoring import observe_run
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 from workspaces.templatetags.show import duration

@@ -12,11 +12,11 @@ from django.utils import timezone
 
 from decisions.models import Agent
 from training.models import DatasetSnapshot, TrainingRun
-from training.runs.curves import estimate_left
-from training.runs.default_runs import Wanted, find_default_plan, start_default_run
-from training.runs.presets import HELP as PRESET_HELP
-from training.runs.presets import PRESETS
+from training.runs.defaults.presets import HELP as PRESET_HELP
+from training.runs.defaults.presets import PRESETS
+from training.runs.defaults.starting import Wanted, find_default_plan, start_default_run
 from training.runs.services import cancel_run, switch_to_run
+from training.runs.shown.curves import estimate_left
 from training.runs.sweeps import start_sweep
 from training.supervision.cards import find_base_name
 from workspaces.access.actors import system

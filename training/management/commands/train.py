@@ -24,10 +24,10 @@ from training.local.plans import (
 from training.local.runs import Interrupted, read_rows, rows_of_agent, train_here
 from training.management.agents import NoSingleAgent, find_agent
 from training.models import LEDGER_KINDS
-from training.runs.estimates import Estimate
-from training.runs.monitoring import price_of
-from training.runs.presets import HELP as PRESET_HELP
-from training.runs.presets import PRESETS
+from training.runs.defaults.presets import HELP as PRESET_HELP
+from training.runs.defaults.presets import PRESETS
+from training.runs.estimates.needs import Estimate
+from training.runs.shown.monitoring import price_of
 from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 from workspaces.templatetags.show import duration, size

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from training.models import RunMetric, TrainingRun
-from training.runs.curves import estimate_left
+from training.runs.shown.curves import estimate_left
 
 FIRST_SHOWN = ("loss", "reward", "solved", "heldout_solved", "heldout_accuracy", "kl")
 """Figures that are shown first, where a run has them."""

@@ -6,22 +6,25 @@ with the defaults of its agent (`training.runs.defaults`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
+from decisions.agents.current import find_current_version
 from decisions.models import Agent
 from jobs.models import Job, JobState
+from models_registry.models import ModelVersion
 from training.datasets.freezing import KIND, start_freezing
 from training.datasets.preview import Preview, preview_datasets
 from training.engine.spec.methods import METHODS
 from training.errors import InvalidRun
-from training.models import DatasetKind, DatasetSnapshot
+from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.selection import Filters
-from training.runs.defaults import FROM_LOGS, Defaults, find_defaults
-from training.runs.services import check_plan
+from training.runs.defaults.values import FROM_LOGS, Defaults, choose_settings, find_defaults
+from training.runs.services import RunPlan, check_plan, start_run
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
@@ -103,3 +106,30 @@ def request_training(*, by: Actor, agent: Agent) -> Job:
     )
     record_audit(by=by, action="run.requested", target=f"job:{job.id}", details={"agent": agent.slug})
     return job
+
+
+def start_requested_run(*, by: Actor, dataset: DatasetSnapshot, requested: Mapping[str, Any]) -> TrainingRun:
+    """What `request_training` asked for, on the dataset that the job has made (`training.datasets.freezing.StartRun`).
+    Raises InvalidRun: what it was to learn with may have gone since it was asked for."""
+    labelled = DatasetSnapshot.objects.for_workspace(by.workspace).in_bulk(
+        [pk for name in ("heldout", "replay") if (pk := requested[name])]
+    )
+    rows = {str(pk): found for pk, found in labelled.items()}
+    replay = rows.get(requested["replay"] or "")
+    plan = RunPlan(
+        method=requested["method"],
+        dataset=dataset,
+        base_version=ModelVersion.objects.for_workspace(by.workspace)
+        .select_related("artifact")
+        .filter(id=requested["base_version"])
+        .first(),
+        heldout=rows.get(requested["heldout"] or ""),
+        replay=replay,
+        settings=choose_settings(
+            requested["method"],
+            root=requested["root"] or "",
+            rows=dataset.rows + (replay.rows if replay is not None else 0),
+            agent_version=find_current_version(dataset.agent),
+        ),
+    )
+    return start_run(by=by, agent=dataset.agent, plan=plan)

@@ -9,8 +9,8 @@ from typing import Any
 from decisions.models import Agent
 from training.errors import InvalidRun
 from training.models import DatasetSnapshot, TrainingRun
-from training.runs.defaults import find_defaults
-from training.runs.presets import PRESETS
+from training.runs.defaults.presets import PRESETS
+from training.runs.defaults.values import find_defaults
 from training.runs.services import RunPlan, start_run
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
@@ -19,8 +19,8 @@ from workspaces.errors import FieldFault
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What somebody says of a run: the `dataset` instead of the agent's newest rows, a `preset`
-    (training.runs.presets), and `settings`, fields of the engine's spec over the defaults; those that are objects are
-    merged field by field."""
+    (training.runs.defaults.presets), and `settings`, fields of the engine's spec over the defaults; those that are
+    objects are merged field by field."""
 
     dataset: DatasetSnapshot | None = None
     preset: str = ""

@@ -2,7 +2,7 @@
 
 Sizes of a base come from its config and the headers of its safetensors, so nothing is loaded. Memory is an upper bound
 of rows that are as long as the spec lets them be; time follows the rate of earlier runs, or one that is said to be
-rough. `training.runs.capacity` reads the bases and the machine, and refuses what cannot fit.
+rough. `training.runs.estimates.capacity` reads the bases and the machine, and refuses what cannot fit.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from training.engine.spec.settings import Lora
 from training.models import DatasetSnapshot, TrainingRun
 from training.rows.parts import ROWS_FILE
 from training.run_states import TERMINAL_STATES, RunState
-from training.runs.estimates import (
+from training.runs.estimates.needs import (
     TOKENS_PER_WORD,
     Estimate,
     ModelShape,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.rows.labelled_texts import Example
-from training.runs.estimates import TOKENS_PER_WORD
+from training.runs.estimates.needs import TOKENS_PER_WORD
 
 TINY = "tiny"
 SHORTEST_PROMPT, LONGEST_PROMPT = 40, 160

@@ -23,9 +23,9 @@ from training.engine.spec.methods import METHODS, Need, RowKind
 from training.engine.spec.run_spec import HELD_OUT, RunSpec, TinyShape
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.run_states import RunState
-from training.runs import recipes
 from training.runs.base_models import TINY, is_allowed_base
-from training.runs.capacity import find_shape_of_model, recommend_here
+from training.runs.defaults import recipes
+from training.runs.estimates.capacity import find_shape_of_model, recommend_here
 from training.runs.on_tasks import FROM_TASKS, choose_task_settings, demonstration_settings
 from training.runs.services import RunPlan
 from workspaces.models import Workspace

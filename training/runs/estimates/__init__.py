@@ -1,0 +1,1 @@
+"""What a run will need of the machine, and whether it fits."""

@@ -1,0 +1,1 @@
+"""Reads runs for pages, the API and a terminal: curves, samples, progress."""
