@@ -1,1 +1,1 @@
-"""What all pages have in common: the guard, confirmations, secrets that are shown once."""
+"""What all pages have in common: the guard, confirmations, polled parts, secrets that are shown once."""
