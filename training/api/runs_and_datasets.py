@@ -20,9 +20,9 @@ from decisions.api.export import NDJSON, in_chunks
 from jobs.models import Job
 from models_registry.versions.references import find_version
 from training.datasets import freezing
-from training.datasets.new_decisions import request_training
 from training.datasets.other_formats import FILES, FORMATS, LINES, as_list, stream_rows
 from training.environments import drawing as task_datasets
+from training.loops.first_model import services as first_models
 from training.models import DatasetSnapshot, RunEvent, TrainingRun
 from training.rows.selection import Filters
 from training.runs.curves import write_curves
@@ -134,14 +134,14 @@ class DatasetFreezing(generics.RetrieveAPIView[Job]):
 
     def get_queryset(self) -> Any:
         return Job.objects.for_workspace(acting(self.request).workspace).filter(
-            kind__in=(freezing.KIND, task_datasets.KIND)
+            kind__in=(freezing.KIND, task_datasets.KIND, first_models.KIND)
         )
 
 
 class RunQuery(generics.GenericAPIView[Any]):
     def get_queryset(self) -> Any:
         return TrainingRun.objects.for_workspace(acting(self.request).workspace).select_related(
-            "agent", "produced_version__registered_model", "evaluation"
+            "agent", "produced_version__registered_model", "evaluation", "dataset", "heldout", "replay"
         )
 
 
@@ -229,7 +229,9 @@ def _find(queryset: Any, pk: UUID | None, field: str) -> Any:
 
 class TrainNew(APIView):
     """Trains an agent on the decisions that no run has learnt from: they become a dataset, and a run with default
-    settings starts on it. A second call while that is under way finds the first.
+    settings starts on it. An agent without a model gets its first one, from people's verdicts that name the right
+    action: a run teaches `base_model` with them, a second one goes on with all decisions. A second call while that is
+    under way finds the first.
     """
 
     scopes = {"POST": Scope.ADMIN}
@@ -242,8 +244,9 @@ class TrainNew(APIView):
     def post(self, request: Request) -> Response:
         given = TrainNewSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        current = get_current_agent(acting(request), given.validated_data["agent"])
-        job = request_training(by=acting(request), agent=current.agent)
+        fields = given.validated_data
+        current = get_current_agent(acting(request), fields["agent"])
+        job = first_models.start_training(by=acting(request), agent=current.agent, base_model=fields["base_model"])
         return Response(FreezingSerializer(job).data, status=202)
 
 
