@@ -20,6 +20,7 @@ from models_registry.errors import NoChampion
 from models_registry.models import Arm, ModelVersion
 from models_registry.routing.router import Route, Router
 from models_registry.routing.routes import Routes, find_routes
+from models_registry.versions.services import BY_LABELS, NOBODY
 from workspaces.errors import FieldFault
 
 Ask = Callable[[CurrentAgent, list[FieldFault]], Wanted | None]
@@ -31,14 +32,15 @@ def find_agent_routes(current: CurrentAgent) -> Routes:
     assert current.agent.registered_model is not None
     try:
         return find_routes(current.agent.registered_model)
-    except NoChampion as error:
+    except NoChampion:
         first = find_first_labels([current.agent])[current.agent.id]
         slug = current.agent.slug
         hint = first.missing or (
-            f"There are {first.verdicts:,} verdicts, enough to train the first model from: POST /api/v1/runs/train with"
+            f"Train the first model from {first.verdicts:,} verdicts: POST /api/v1/runs/train with"
             f' {{"agent": "{slug}"}}, manage.py runs train --agent {slug}, or the button on the page Overview.'
         )
-        raise NoChampion(f"{error.message} {hint}") from None
+        nobody = NOBODY.format(current.agent.registered_model.name)
+        raise NoChampion(f"{nobody} {hint} {BY_LABELS}") from None
 
 
 class Routing:

@@ -15,12 +15,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from decisions.models import Agent
-from decisions.queries.first_labels import FirstLabels, find_first_labels
+from decisions.queries.first_labels import find_first_labels
 from jobs.models import Job
-from training.datasets.new_decisions import Readiness
 from training.engine.machine.facts import this_machine
 from training.errors import InvalidRun
-from training.loops.first_model.services import find_all_readiness, start_training
+from training.loops.first_model.services import can_train, find_all_readiness, start_training
 from training.models import DatasetKind, DatasetSnapshot
 from training.pages.run_form import RunForm, values_of_plan, values_of_run
 from training.pages.runs import as_id
@@ -79,7 +78,12 @@ def run_start(request: PageRequest) -> HttpResponse:
     if chosen is None:
         without = [one.agent for one in defaults if one.base is None] if dataset is None else []
         first = list(find_first_labels(without).values())
-        context = {"first": first, "steps": list(_find_steps(request, defaults, dataset)), "dataset": dataset}
+        context = {
+            "first": first,
+            "ready": any(one.ready for one in first),
+            "steps": list(_find_steps(request, defaults, dataset)),
+            "dataset": dataset,
+        }
         return render(request, "training/run_missing.html", context)
     if request.GET.get("preset") in PRESETS:
         chosen = chosen[0], apply_preset(chosen[1], request.GET["preset"])
@@ -182,7 +186,7 @@ def train_new(request: PageRequest) -> HttpResponse:
         return _follow(request, start_training(by=request.actor, agent=agent))
     agents = find_all_readiness(request.workspace)
     if request.method == "POST":
-        ready = [one.agent for one, first in agents if one.ready or _can_be_first(one, first)]
+        ready = [one.agent for one, first in agents if can_train(one, first)]
         under_way = [one.under_way for one, _ in agents if one.under_way is not None]
         if len(ready) == 1:
             return _follow(request, start_training(by=request.actor, agent=ready[0]))
@@ -190,10 +194,6 @@ def train_new(request: PageRequest) -> HttpResponse:
             return _follow(request, under_way[0])
         return redirect("pages:train-new", request.workspace.slug)
     return render(request, "training/train_new.html", {"agents": agents})
-
-
-def _can_be_first(readiness: Readiness, first: FirstLabels | None) -> bool:
-    return readiness.under_way is None and first is not None and first.ready
 
 
 def _follow(request: PageRequest, job: Job) -> HttpResponse:

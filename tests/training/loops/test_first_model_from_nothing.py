@@ -15,6 +15,7 @@ from jobs.models import Job
 from jobs.runner import run_job
 from models_registry.models import Alias
 from tests.api_client import ApiClient
+from tests.engine_task import labelled
 from tests.training.loops.first_world import OPTIONS, act, make_texts
 from tools.model_server import running_model_server
 from training.models import DatasetItem, TrainingRun
@@ -83,7 +84,7 @@ def test_key_decisions_verdicts_button_served(workspace: Any, admin: Any, page_c
     says = f"Train the first model from {VERDICTS} verdicts"
     assert all(says in read(path) for path in (at("overview"), at("run-start"), at("train-new"), at("agent", "notes")))
     message = app.post("agents/notes/decide", question).json()["error"]["message"]
-    assert f"{VERDICTS} verdicts" in message and "POST /api/v1/runs/train" in message
+    assert f"{says}: POST" in message and "POST /api/v1/runs/train" in message
     sent = client.post(at("train-new"), {"agent": "notes"})
     assert client.post(at("train-new"))["Location"] == sent["Location"]
     assert "Two runs make the first model" in read(sent["Location"])
@@ -114,3 +115,29 @@ def test_key_decisions_verdicts_button_served(workspace: Any, admin: Any, page_c
     right = sum(action == option for action, (_, option) in zip(likeliest, fresh, strict=True))
     assert right >= 60, right  # by chance 20, by the most frequent action as many
     assert says not in read(at("overview"))
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_a_named_base_learns_the_verdicts_too_and_its_adapter_is_registered(
+    api: Any, agent: Any, tiny_run: Path, store: Path, settings: Any
+) -> None:
+    folder = tiny_run / "attempts" / "1" / "model"
+    settings.BASE_MODELS = [str(folder)]
+    app, rows = api("admin"), labelled(60, 5)
+    kept = app.post(
+        "decisions",
+        [
+            {"agent": "filer", "state": {"text": row["prompt"]}, "action": row["answer"], "policy_name": "rules"}
+            for row in rows
+        ],
+    ).json()["kept"]
+    said = [{"metric": "verdict", "value": "confirmed", "decision_id": one["id"]} for one in kept]
+    assert app.post("feedback", said).status_code == 201
+    assert app.post("runs/train", {"agent": "filer", "base_model": str(folder)}).status_code == 202
+    work()
+    base, last = TrainingRun.objects.order_by("id")
+    assert (base.base_model, base.produced_version.kind) == (str(folder), "model")
+    assert (last.base_version, last.produced_version.kind) == (base.produced_version, "adapter")
+    assert last.produced_version.base == base.produced_version
+    assert Job.objects.get(kind="training.first_model").result["version"] in ("filer:1", "filer:2")

@@ -108,6 +108,11 @@ def end_with_job(job: Job) -> None:
                 cancel_run(by=system(job.workspace), run=run)
 
 
+def can_train(readiness: Readiness, first: FirstLabels | None) -> bool:
+    """Whether `start_training` would start a run."""
+    return readiness.ready or (readiness.under_way is None and first is not None and first.ready)
+
+
 def find_all_readiness(workspace: Workspace) -> list[tuple[Readiness, FirstLabels | None]]:
     """Of each agent, whether it can be trained on new decisions; and where it has no model, whether people's verdicts
     suffice for one."""
