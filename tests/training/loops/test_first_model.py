@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.urls import reverse
 from django.utils import timezone
 
+from decisions.agents.services import kind_setup
 from decisions.labelling.labels import label_decision
 from decisions.models import Agent, Feedback
 from decisions.queries.first_labels import LEAST, find_first_labels
@@ -123,20 +124,19 @@ class TestWhatSuffices:
             decide(agent, number, action=OPTIONS[number % 2] if number else "gone")
         assert (first(agent).verdicts, first(agent).labels) == (LEAST, LEAST - 1)
 
-    def test_each_kind_of_agent_gets_the_button_or_the_reason(self, api: Any, workspace: Any, agent: Any) -> None:
-        kinds = ("FILER", "LIBRARIAN", "PRIORITIZER", "STORER", "RETRIEVER", "GUARDRAIL")
-        for kind in kinds:
-            assert api().post("agents", {"slug": f"a-{kind.lower()}", "name": kind, "kind": kind}).status_code == 201
-        for space in ("ranking", "choice"):
-            body = {"slug": space, "name": space, "prompt_template": "{{ t }} {{ options }}", "action_space": space}
-            assert api().post("agents", body).status_code == 201
-        agents = {one.slug: one for one in Agent.objects.all()}
-        found = {slug: find_first_labels([one])[one.id] for slug, one in agents.items()}
+    def test_each_kind_of_agent_gets_the_button_or_the_reason(self, workspace: Any, agent: Any) -> None:
+        for kind in ("FILER", "LIBRARIAN", "PRIORITIZER", "STORER", "RETRIEVER", "GUARDRAIL"):
+            setup = kind_setup(kind)
+            fields = {"action_space": setup.action_space, "action_schema": setup.action_schema}
+            AgentVersionFactory(agent__workspace=workspace, agent__slug=kind, options=setup.options, **fields)
+        for space in ("ranking", "choice", "text"):
+            AgentVersionFactory(agent__workspace=workspace, agent__slug=space, action_space=space, options=None)
+        found = {one.agent.slug: one for one in find_first_labels(list(Agent.objects.all())).values()}
         writes = {slug for slug, one in found.items() if one.cannot}
-        assert writes == {"a-librarian", "a-storer", "a-retriever"}
+        assert writes == {"LIBRARIAN", "STORER", "RETRIEVER", "text"}
         assert all("begins with a pretrained model" in found[slug].missing for slug in writes)
         assert all("so 30 more" in one.missing for slug, one in found.items() if slug not in writes)
-        assert {slug for slug, one in found.items() if one.fixed} == {"filer", "a-filer", "a-guardrail"}
+        assert {slug for slug, one in found.items() if one.fixed} == {"filer", "FILER", "GUARDRAIL"}
 
     def test_an_agent_s_verdicts_are_its_own(self, agent: Any, judged: Any, other_workspace: Any) -> None:
         other = AgentVersionFactory(agent__workspace=other_workspace).agent
@@ -163,7 +163,7 @@ class TestWhereItIsOffered:
             assert says not in read(viewer, *place) and "Ask an admin" in read(viewer, *place)
         Feedback.objects.all().delete()
         decide(agent, 90)
-        for place in (("overview",), ("run-start",), ("train-new",), ("agent", agent.slug)):
+        for place in (("overview",), ("run-start",)):
             assert says not in read(admin, *place) and "so 29 more" in read(admin, *place), place
 
     def test_beside_an_agent_that_is_served_the_other_one_is_a_next_step(

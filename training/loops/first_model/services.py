@@ -22,6 +22,7 @@ from training.datasets.new_decisions import Readiness, find_readiness, request_t
 from training.errors import InvalidRun, RunOver
 from training.loops.first_model.loop import FirstModelLoop, find_runs
 from training.models import DatasetKind, DatasetSnapshot
+from training.runs.base_models import is_allowed_base
 from training.runs.defaults import FROM_LABELS, Defaults, choose_settings, find_defaults
 from training.runs.services import RunPlan, cancel_run, check_plan
 from workspaces.access.actors import Actor, system
@@ -73,8 +74,11 @@ def _start_first_model(by: Actor, agent: Agent, defaults: Defaults, base_model: 
     to_come = DatasetSnapshot(
         workspace_id=agent.workspace_id, agent=agent, kind=DatasetKind.LABELLED, rows=first.labels
     )
-    told = choose_settings(FROM_LABELS, root=root, rows=first.labels, agent_version=defaults.agent_version)
-    check_plan(agent, RunPlan(FROM_LABELS, to_come, base_model=root, settings=told))
+    plan = RunPlan(FROM_LABELS, to_come, base_model=root)
+    if is_allowed_base(root):  # of another one nothing is read, and the check refuses it
+        told = choose_settings(FROM_LABELS, root=root, rows=first.labels, agent_version=defaults.agent_version)
+        plan = replace(plan, settings=told)
+    check_plan(agent, plan)
     payload = {
         "agent": agent.slug,
         "name": f"Verdicts on {agent.name}, {timezone.now():%-d %b %Y %H:%M:%S}"[:180],
