@@ -15,6 +15,7 @@ from training.evaluation.suites import services as suites
 from training.exports import services as exports
 from training.imports import services as imports
 from training.lineage import erasure
+from training.loops.first_model import services as first_models
 from training.loops.pipeline import services as pipelines
 from training.loops.rehearsal import services as rehearsals
 from training.runs import services as runs
@@ -31,6 +32,7 @@ job_kind(task_datasets.KIND)(task_datasets.draw_datasets_in_job)
 job_kind(recording.KIND)(recording.record_held_out_episodes)
 job_kind(imports.KIND)(imports.run_import)
 job_kind(erasure.KIND)(erasure.erase_person)
+job_kind(first_models.KIND, on_end=first_models.end_with_job)(first_models.train_first_model)
 job_kind(pipelines.KIND, on_end=pipelines.end_with_job)(pipelines.run_pipeline)
 job_kind(rehearsals.KIND, on_end=rehearsals.end_with_job)(rehearsals.rehearse)
 job_kind(ANSWER, on_end=shadows.end_with_job)(rounds.answer_shadow)

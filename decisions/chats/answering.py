@@ -30,7 +30,7 @@ from decisions.chats.written import Written
 from decisions.errors import UnknownAgent
 from decisions.gateway.exposures import record_exposures, record_failures
 from decisions.gateway.questions import Question, Reply, Scoring, Side, Wanted
-from decisions.gateway.routing import Routing, pin_question
+from decisions.gateway.routing import Routing, find_agent_routes, pin_question
 from decisions.gateway.rows import decision_row, write_answered
 from decisions.ingest.batches import resolve_episodes
 from decisions.ingest.item_ends import mark_late_decisions
@@ -43,7 +43,6 @@ from models_registry.backends.prompts import put_before
 from models_registry.calls.key_limits import may_ask, refuse_agent, refuse_over_limits
 from models_registry.calls.records import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
-from models_registry.routing.routes import find_routes
 from models_registry.versions.references import find_version
 from models_registry.versions.services import refuse_reward_model
 from workspaces.access.actors import Actor
@@ -136,12 +135,11 @@ def begin_chat(
     )
     wanted = Wanted(chat.tools, Scoring((), ()))  # what goes to a server is the chat itself
     places: Mapping[uuid.UUID, tuple[Place, ...]]
-    assert current.agent.registered_model is not None
     if pinned is not None:
         places = find_places([pinned])
         question = pin_question(decision_id, item, unit or str(decision_id), current, pinned, wanted)
     else:
-        routes = standing.routes if standing is not None else find_routes(current.agent.registered_model)
+        routes = standing.routes if standing is not None else find_agent_routes(current)
         places, routing = routes.places, Routing(current, routes.router)
         made = routing.make_question(decision_id, "", item, lambda acting, faults: wanted, [])
         assert made is not None  # a chat is wanted as it is

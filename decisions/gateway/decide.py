@@ -32,7 +32,7 @@ from decisions.gateway.answers import Answer, conflict, find_repeats, request_ha
 from decisions.gateway.arms import ask_questions
 from decisions.gateway.exposures import record_exposures, record_failures
 from decisions.gateway.questions import Act, Question, Reply, Scoring, Wanted
-from decisions.gateway.routing import Routing
+from decisions.gateway.routing import Routing, find_agent_routes
 from decisions.gateway.rows import TABLE, decision_row
 from decisions.gateway.ways import way_of
 from decisions.ingest.batches import check_id, resolve_episodes
@@ -43,7 +43,6 @@ from models_registry.calls.key_limits import refuse_over_limits
 from models_registry.calls.records import Ending, Opening, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import CallKind, CallState
-from models_registry.routing.routes import find_routes
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.storage.ids import uuid7
@@ -67,11 +66,10 @@ def decide(
     """
     now = timezone.now()
     current = get_current_agent(by, agent)
-    assert current.agent.registered_model is not None
     ids = [uuid7() if item.id is UNSET else item.id for item in items]
     given = _by_id(items)
     answers = find_repeats(by, current, given)
-    routing = Routing(current, find_routes(current.agent.registered_model).router)
+    routing = Routing(current, find_agent_routes(current).router)
     if greedy and any(way_of(one.version).act_greedily is None for one in routing.acting):
         fault = FieldFault("agent", f"{agent} does not choose one of several options", "an agent that chooses")
         raise InvalidInput("This agent cannot act greedily.", faults=[fault])

@@ -15,12 +15,32 @@ from decisions.agents.arm_setups import find_arm_setups
 from decisions.agents.current import CurrentAgent, space_of
 from decisions.gateway.questions import Question, Side, Wanted
 from decisions.ingest.schemas import DecideItem
+from decisions.queries.first_labels import find_first_labels
+from models_registry.errors import NoChampion
 from models_registry.models import Arm, ModelVersion
 from models_registry.routing.router import Route, Router
+from models_registry.routing.routes import Routes, find_routes
+from models_registry.versions.services import BY_LABELS, NOBODY
 from workspaces.errors import FieldFault
 
 Ask = Callable[[CurrentAgent, list[FieldFault]], Wanted | None]
 """What the agent in this version asks for; None, with its faults added, where it cannot answer the item."""
+
+
+def find_agent_routes(current: CurrentAgent) -> Routes:
+    """Raises NoChampion, which says whether people's verdicts suffice for a first model."""
+    assert current.agent.registered_model is not None
+    try:
+        return find_routes(current.agent.registered_model)
+    except NoChampion:
+        first = find_first_labels([current.agent])[current.agent.id]
+        slug = current.agent.slug
+        hint = first.missing or (
+            f"Train the first model from {first.verdicts:,} verdicts: POST /api/v1/runs/train with"
+            f' {{"agent": "{slug}"}}, manage.py runs train --agent {slug}, or the button on the page Overview.'
+        )
+        nobody = NOBODY.format(current.agent.registered_model.name)
+        raise NoChampion(f"{nobody} {hint} {BY_LABELS}") from None
 
 
 class Routing:

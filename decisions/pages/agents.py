@@ -31,6 +31,7 @@ from decisions.queries.agents import (
     list_agents,
     list_versions,
 )
+from decisions.queries.first_labels import find_first_labels
 from models_registry.errors import ExperimentRunning
 from workspaces.errors import InvalidInput
 from workspaces.models import Role
@@ -56,11 +57,13 @@ def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
     before = number_of(given) if given else None
     lines, older = list_versions(found, before=before)
     current = find_current_version(found) if before or found.current_version_id else _first_version(lines)
+    champion = find_champion(found)
     context = {
         "agent": found,
         "current": current,
         "cached": current is not None and may_cache(current),
-        "champion": find_champion(found),
+        "champion": champion,
+        "first": find_first_labels([found])[found.id] if champion is None and current is not None else None,
         "experiment": find_running_experiment(found),
         "activity": find_activity([found.id])[found.id],
         "lines": lines,

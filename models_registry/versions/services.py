@@ -238,6 +238,15 @@ def get_champion(model: RegisteredModel) -> ModelVersion:
     return get_serving(model)[0]
 
 
+NOBODY = "No version of {0} can answer yet."
+BY_LABELS = (
+    "To train one from a file, import labelled rows (manage.py import_labelled), then start a run with the method "
+    "pretrain (POST /api/v1/runs, or the page Runs); docs/runs.md has both. The first version serves as soon as it is "
+    "there. Until then report what your app decides to POST /api/v1/decisions."
+)
+"""How there will be a version: what says it for want of a champion."""
+
+
 def get_serving(model: RegisteredModel) -> tuple[ModelVersion, ModelVersion | None]:
     """The champion, and the version that answers where it cannot, if the model has one: the alias `fallback`. Raises
     NoChampion."""
@@ -248,11 +257,6 @@ def get_serving(model: RegisteredModel) -> tuple[ModelVersion, ModelVersion | No
         ).filter(registered_model=model, name__in=[AliasName.CHAMPION, AliasName.FALLBACK])
     }
     if (champion := found.get(AliasName.CHAMPION)) is None:
-        raise NoChampion(
-            f"No version of {model.name} can answer yet. Train one: import labelled rows (manage.py import_labelled), "
-            "then start a run with the method pretrain (POST /api/v1/runs, or the page Runs); docs/runs.md has both. "
-            "The first version serves as soon as it is there. "
-            "Until then report what your app decides to POST /api/v1/decisions."
-        )
+        raise NoChampion(f"{NOBODY.format(model.name)} {BY_LABELS}")
     fallback = found.get(AliasName.FALLBACK)
     return champion, fallback if fallback is not None and fallback.id != champion.id else None

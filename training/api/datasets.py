@@ -20,6 +20,7 @@ from training.datasets import freezing
 from training.datasets.other_formats import FILES, FORMATS, LINES, as_list, stream_rows
 from training.datasets.serializers import DatasetCreateSerializer, DatasetSerializer, FreezingSerializer
 from training.environments import drawing as task_datasets
+from training.loops.first_model import services as first_models
 from training.models import DatasetSnapshot
 from training.rows.selection import Filters
 from workspaces.errors import FieldFault, InvalidInput
@@ -110,5 +111,5 @@ class DatasetFreezing(generics.RetrieveAPIView[Job]):
 
     def get_queryset(self) -> Any:
         return Job.objects.for_workspace(acting(self.request).workspace).filter(
-            kind__in=(freezing.KIND, task_datasets.KIND)
+            kind__in=(freezing.KIND, task_datasets.KIND, first_models.KIND)
         )

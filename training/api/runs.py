@@ -17,8 +17,8 @@ from rest_framework.views import APIView
 from decisions.agents.current import get_current_agent
 from models_registry.versions.references import find_version
 from training.datasets.serializers import FreezingSerializer
+from training.loops.first_model import services as first_models
 from training.models import DatasetSnapshot, RunEvent, TrainingRun
-from training.runs.new_decisions import request_training
 from training.runs.notes import note_run
 from training.runs.reward_models import resolve_reward_version
 from training.runs.serializers import (
@@ -49,7 +49,7 @@ CSV = "text/csv"
 class RunQuery(generics.GenericAPIView[Any]):
     def get_queryset(self) -> Any:
         return TrainingRun.objects.for_workspace(acting(self.request).workspace).select_related(
-            "agent", "produced_version__registered_model", "evaluation"
+            "agent", "produced_version__registered_model", "evaluation", "dataset", "heldout", "replay"
         )
 
 
@@ -137,7 +137,9 @@ def _find(queryset: Any, pk: UUID | None, field: str) -> Any:
 
 class TrainNew(APIView):
     """Trains an agent on the decisions that no run has learnt from: they become a dataset, and a run with default
-    settings starts on it. A second call while that is under way finds the first.
+    settings starts on it. An agent without a model gets its first one, from people's verdicts that name the right
+    action: a run teaches `base_model` with them, a second one goes on with all decisions. A second call while that is
+    under way finds the first.
     """
 
     scopes = {"POST": Scope.ADMIN}
@@ -150,8 +152,9 @@ class TrainNew(APIView):
     def post(self, request: Request) -> Response:
         given = TrainNewSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        current = get_current_agent(acting(request), given.validated_data["agent"])
-        job = request_training(by=acting(request), agent=current.agent)
+        fields = given.validated_data
+        current = get_current_agent(acting(request), fields["agent"])
+        job = first_models.start_training(by=acting(request), agent=current.agent, base_model=fields["base_model"])
         return Response(FreezingSerializer(job).data, status=202)
 
 

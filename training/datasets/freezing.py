@@ -56,6 +56,7 @@ def start_freezing(
     least_confidence: float | None = None,
     filters: Filters = ALL,
     held_out: float | None = None,
+    apart_from: str | None = None,
     negatives: bool = False,
     run: Mapping[str, str | None] | None = None,
     **question: int | None,
@@ -64,8 +65,9 @@ def start_freezing(
 
     `unused_at`: only decisions that no run had learnt from at that moment. `least_confidence`: beside people's labels,
     suggestions of the auto-labeler that are at least so confident make rows; None: none do. `held_out`: about this
-    share of the rows becomes a dataset of its own. `negatives`: with wrong rows that are made up
-    (`training.rows.negatives`). `run`: what `StartRun` starts on the dataset. Raises InvalidInput with every fault.
+    share of the rows becomes a dataset of its own. `apart_from`: as of `snapshot_ledger`. `negatives`: with wrong rows
+    that are made up (`training.rows.negatives`). `run`: what `StartRun` starts on the dataset. Raises InvalidInput with
+    every fault.
     """
     faults = find_faults(kind, filters, held_out=held_out, suggestions=least_confidence is not None)
     faults += find_other_faults(agent, kind, negatives=negatives, reward_spec=question.get("reward_spec"))
@@ -78,6 +80,8 @@ def start_freezing(
         payload["filters"] = asked
     if held_out is not None:
         payload["held_out"] = held_out
+    if apart_from is not None:
+        payload["apart_from"] = apart_from
     if negatives:
         payload["synthetic_negatives"] = True
     if least_confidence is not None:
@@ -137,6 +141,7 @@ def start_rebuild(*, by: Actor, dataset: DatasetSnapshot) -> Job:
         least_confidence=dataset.query.get("least_confidence"),
         filters=Filters.from_plain(dataset.query),
         held_out=dataset.query.get("held_out"),
+        apart_from=dataset.query.get("apart_from"),
         negatives=bool(dataset.query.get("synthetic_negatives")),
         agent_version=dataset.query.get("agent_version"),
         reward_spec=dataset.reward_spec.number if dataset.reward_spec is not None else None,
@@ -204,6 +209,7 @@ def _freeze(
         least_confidence=asked.get("least_confidence"),
         filters=Filters.from_plain(asked.get("filters", {})),
         held_out=asked.get("held_out"),
+        apart_from=asked.get("apart_from"),
         negatives=bool(asked.get("synthetic_negatives")),
         note_progress=context.note_progress,
         on_made=end,
@@ -218,6 +224,7 @@ def freeze_rows(
     unused_at: dt.datetime | None = None,
     least_confidence: float | None = None,
     filters: Filters = ALL,
+    apart_from: str | None = None,
     negatives: bool = False,
     **asked: Any,
 ) -> DatasetSnapshot:
@@ -233,5 +240,6 @@ def freeze_rows(
         reward_spec=reward_spec,
         unused_at=unused_at,
         filters=filters,
+        apart_from=apart_from,
         negatives=negatives,
     )

@@ -46,6 +46,7 @@ WHY = {
     "used": "were already used by a run",
     "erased": "were erased",
     "held_out": "have no verdict, so they cannot be held out",
+    "apart": "are held out, or belong together with decisions that are",
     # Of people's labels (`training.rows.labels`):
     "program": "were judged by a program, not by a person",
     "answer": "have a verdict that does not name the right action",

@@ -44,7 +44,9 @@ class FreezingSerializer(JobSerializer):
     demonstrations = serializers.SerializerMethodField(
         help_text="For tasks: the id of the dataset of demonstrations, if requested"
     )
-    run = serializers.SerializerMethodField(help_text="For training on new decisions: the run's id, once it exists")
+    run = serializers.SerializerMethodField(
+        help_text="For training on new decisions: the run's id, once it exists; of a first model, that of its last run"
+    )
 
     class Meta(JobSerializer.Meta):
         fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "held_out", "demonstrations", "run"]

@@ -16,13 +16,13 @@ from django.db import transaction
 from django.utils import timezone
 
 from decisions.erasure.erasing import hold_off_erasures
-from decisions.models import Agent, AgentVersion, RewardSpec
+from decisions.models import Agent, AgentVersion, Decision, RewardSpec
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.quota import refuse_over_quota
 from models_registry.models import ArtifactKind
 from models_registry.versions.services import store_artifact
 from training.errors import EmptyDataset
-from training.models import DatasetKind, DatasetSnapshot
+from training.models import DatasetItem, DatasetKind, DatasetSnapshot
 from training.rows.parts import Entry, Part, save_parts, write_parts
 from training.rows.selection import ALL, FETCH, Filters, Question, Rewarded, read_rewarded, read_unjudged
 from training.rows.shapes_of.shapes import find_versions
@@ -50,6 +50,7 @@ def snapshot_ledger(
     unused_at: dt.datetime | None = None,
     filters: Filters = ALL,
     held_out: float | None = None,
+    apart_from: str | None = None,
     negatives: bool = False,
     note_progress: Callable[[float, str], None] = lambda fraction, message: None,
     on_made: Callable[[list[DatasetSnapshot]], None] = lambda made: None,
@@ -61,6 +62,7 @@ def snapshot_ledger(
     `unused_at`: only decisions that no run had learnt from at that moment. A moment, not "now": asked again after the
     run that the dataset was made for, the question still finds its rows.
     `held_out`: about this share of the rows, in (0, 1), becomes a dataset of its own (`training.rows.splitting`).
+    `apart_from`: none that belongs together with a decision of the dataset of this id, on which models are measured.
     `negatives`: wrong rows that are made up stand beside right ones (`training.rows.negatives`).
     Decisions that make no row are counted as `left_out`, by the keys of `training.datasets.preview.WHY`.
     `note_progress` hears how far it is; `on_made` is called in the transaction that makes the dataset and the one held
@@ -79,10 +81,12 @@ def snapshot_ledger(
         **({"unused_at": unused_at.isoformat()} if unused_at is not None else {}),
         **filters.as_plain(),
         **({"held_out": held_out} if held_out is not None else {}),
+        **({"apart_from": apart_from} if apart_from is not None else {}),
         **({"synthetic_negatives": True} if negatives else {}),
     }
 
     asked = Question(agent, spec, versions, filters, unused_at)
+    apart = _read_apart(apart_from)
 
     def entries() -> Iterator[Entry]:
         count = 0
@@ -104,7 +108,7 @@ def snapshot_ledger(
             first = first or decision.id
             if count % FETCH == 0:
                 note_progress(share_of_time(first, decision.id), f"{count:,} rows")
-            text = text_of(decision.state) if held_out is not None else ""
+            text = text_of(decision.state) if held_out is not None or apart else ""
             version, judged = decision.reward_version, decision.reward is not None
             yield Entry(decision.id, rows, version, decision.unit, decision.episode, text, judged)
 
@@ -112,12 +116,13 @@ def snapshot_ledger(
     with transaction.atomic(), tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:
         hold_off_erasures(by.workspace)
         try:
-            parts = write_parts(entries(), Path(folder), held_out=held_out, negatives=negatives)
+            parts = write_parts(entries(), Path(folder), held_out=held_out, negatives=negatives, apart=apart)
         except EmptyDataset as error:
             if error.faults:
                 raise
             raise _empty(agent, "no decision that matches has a reward and makes a row") from error
-        left_out.update({"held_out": aside} if (aside := sum(part.set_aside for part in parts)) else {})
+        for why, count in (("held_out", sum(part.set_aside for part in parts)), ("apart", parts[0].apart)):
+            left_out.update({why: count} if count else {})
         made = save_parts(
             parts,
             by=by,
@@ -130,6 +135,15 @@ def snapshot_ledger(
         )
         on_made(made)
     return made[0]
+
+
+def _read_apart(dataset: str | None) -> list[Entry]:
+    """The decisions behind a dataset, without rows."""
+    if dataset is None:
+        return []
+    items = DatasetItem.objects.filter(dataset_id=uuid.UUID(dataset)).values_list("decision_id", flat=True)
+    found = Decision.objects.filter(id__in=list(items)).values_list("id", "unit", "episode_id", "state")
+    return [Entry(pk, [], None, unit, episode, text_of(state)) for pk, unit, episode, state in found]
 
 
 def _empty(agent: Agent, reason: str) -> EmptyDataset:

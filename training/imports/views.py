@@ -12,6 +12,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
+from decisions.queries.first_labels import find_first_labels
 from jobs.models import Job, JobState
 from training.imports.checking import check_file
 from training.imports.forms import FORMS
@@ -129,9 +130,12 @@ def _get(request: PageRequest, pk: uuid.UUID) -> Job:
 
 
 def _result(request: PageRequest, job: Job) -> dict[str, Any]:
-    """With what an admin may do next with imported decisions: train on them, where that starts a run."""
+    """With what an admin may do next with imported decisions: train on them, where that starts a run. Without a model,
+    their verdicts may suffice for the first one."""
     done = job.state == JobState.SUCCEEDED and job.payload["what"] == DECISIONS and request.role == Role.ADMIN
-    ready = done and any(one.ready for one in find_readiness(request.workspace))
+    agents = find_readiness(request.workspace) if done else []
+    first = find_first_labels([one.agent for one in agents if one.defaults.base is None])
+    ready = any(one.ready for one in agents) or any(one.ready for one in first.values())
     return _line(job) | {"can_train": ready, "can_calculate": done and not ready}
 
 

@@ -24,6 +24,7 @@ from training.datasets.label_preview import preview_labels
 from training.datasets.preview import by_count, preview_datasets, show_examples, tell_left_out, tell_sources
 from training.environments import drawing as task_datasets
 from training.environments.shown_tasks import show_tasks
+from training.loops.first_model import services as first_models
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, TrainingRun
 from training.pages.dataset_filters import read_filters
 from training.pages.runs import as_id
@@ -41,7 +42,7 @@ AGENTS = 200
 VERSIONS = 50
 LONGEST_NAME = 200
 NEW, ALL = "new", "all"
-MAKING = (KIND, task_datasets.KIND)
+MAKING = (KIND, task_datasets.KIND, first_models.KIND)
 """Kinds of jobs that make datasets."""
 KIND_TITLES: Mapping[str, str] = {
     DatasetKind.LOGGED: "Rewarded decisions",

@@ -27,6 +27,7 @@ from training.models import RunEvent, RunMetric, TrainingRun
 from training.pages.comparison import FEWEST, MOST, compare_scores, find_differences, overlay_curves
 from training.run_states import RunState
 from training.runs.notes import note_run
+from training.runs.reached import tell_reached
 from training.runs.services import cancel_run
 from training.runs.shown.curves import estimate_left, read_curves, read_sparklines, write_curves
 from training.runs.shown.lookup import get_run, runs_of
@@ -166,6 +167,7 @@ def _progress(run: TrainingRun) -> dict[str, Any]:
         "run": run,
         "events": [(event, EVENT_TONES.get(event.kind, ""), _details_of(event)) for event in events],
         "evaluation": evaluation,
+        "reached": tell_reached(run),
         "measured": measure_evaluation(evaluation) if evaluation is not None else [],
         "domains": list_domains(evaluation) if evaluation is not None else [],
         "cancellable": not run.is_terminal and run.state != RunState.STOPPING,

@@ -15,9 +15,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from decisions.models import Agent
+from decisions.queries.first_labels import find_first_labels
 from jobs.models import Job
 from training.engine.machine.facts import this_machine
 from training.errors import InvalidRun
+from training.loops.first_model.services import can_train, find_all_readiness, start_training
 from training.models import DatasetKind, DatasetSnapshot
 from training.pages.run_form import RunForm, values_of_plan, values_of_run
 from training.pages.runs import as_id
@@ -26,7 +28,6 @@ from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import apply_preset
 from training.runs.defaults.values import Defaults, find_defaults
 from training.runs.estimates.capacity import recommend_here
-from training.runs.new_decisions import find_readiness, request_training
 from training.runs.services import RunPlan, check_plan, prepare_run, start_run
 from training.runs.shown.lookup import get_run
 from workspaces.models import Role
@@ -75,7 +76,14 @@ def run_start(request: PageRequest) -> HttpResponse:
     defaults = _find_defaults(request, dataset)
     chosen = _choose(defaults, dataset)
     if chosen is None:
-        context = {"steps": list(_find_steps(request, defaults, dataset)), "dataset": dataset}
+        without = [one.agent for one in defaults if one.base is None] if dataset is None else []
+        first = list(find_first_labels(without).values())
+        context = {
+            "first": first,
+            "ready": any(one.ready for one in first),
+            "steps": list(_find_steps(request, defaults, dataset)),
+            "dataset": dataset,
+        }
         return render(request, "training/run_missing.html", context)
     if request.GET.get("preset") in PRESETS:
         chosen = chosen[0], apply_preset(chosen[1], request.GET["preset"])
@@ -168,19 +176,20 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def train_new(request: PageRequest) -> HttpResponse:
-    """POST trains an agent on its new decisions: the one that is named, or the only one that can be. GET shows for each
-    agent what that would do, or what is missing for it."""
+    """POST trains an agent: the one that is named, or the only one that can be. It learns from its new decisions, or
+    where it has no model, from people's verdicts. GET shows for each agent what that would do, or what is missing for
+    it."""
     if request.method == "POST" and "agent" in request.POST:
         agent = Agent.objects.for_workspace(request.workspace).filter(slug=request.POST["agent"]).first()
         if agent is None:
             raise Http404("Agent not found.")
-        return _follow(request, request_training(by=request.actor, agent=agent))
-    agents = find_readiness(request.workspace)
+        return _follow(request, start_training(by=request.actor, agent=agent))
+    agents = find_all_readiness(request.workspace)
     if request.method == "POST":
-        ready = [one for one in agents if one.ready]
-        under_way = [one.under_way for one in agents if one.under_way is not None]
+        ready = [one.agent for one, first in agents if can_train(one, first)]
+        under_way = [one.under_way for one, _ in agents if one.under_way is not None]
         if len(ready) == 1:
-            return _follow(request, request_training(by=request.actor, agent=ready[0].agent))
+            return _follow(request, start_training(by=request.actor, agent=ready[0]))
         if not ready and len(under_way) == 1:
             return _follow(request, under_way[0])
         return redirect("pages:train-new", request.workspace.slug)

@@ -8,7 +8,7 @@ import json
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,12 +184,12 @@ class Tally:
 class Part:
     """One dataset in the making: its file in a folder of its own, and the decisions behind its rows. `negatives`: each
     right row is followed by a wrong one that is made up, where there is one. `is_measured`: it is held out, and
-    decisions that nobody judged are `set_aside`."""
+    decisions that nobody judged are `set_aside`. `apart`: so many decisions stand in no part."""
 
     def __init__(self, folder: Path, *, negatives: bool = False, is_measured: bool = False) -> None:
         folder.mkdir()
         self._is_measured = is_measured
-        self.judged = self.set_aside = 0
+        self.judged = self.set_aside = self.apart = 0
         self._negatives = Negatives() if negatives else None
         self.folder = folder
         self.tally = Tally()
@@ -216,24 +216,37 @@ class Part:
 
 
 def write_parts(
-    entries: Iterable[Entry], folder: Path, *, held_out: float | None, negatives: bool = False
+    entries: Iterable[Entry],
+    folder: Path,
+    *,
+    held_out: float | None,
+    negatives: bool = False,
+    apart: Sequence[Entry] = (),
 ) -> list[Part]:
     """One part, or two: what to learn from, and a share of about `held_out` of the rows. Decisions that belong together
-    (`training.rows.splitting`) stand in one part; what is held out has none that nobody judged. Raises EmptyDataset
-    where there is nothing, or nothing to part."""
-    if held_out is None:
-        parts = [Part(folder / "all", negatives=negatives)]
+    (`training.rows.splitting`) stand in one part; what is held out has none that nobody judged. Those that belong
+    together with decisions of `apart`, whose rows do not matter, stand in no part. Raises EmptyDataset where there is
+    nothing, or nothing to part."""
+    names = ("all",) if held_out is None else ("kept", "held")
+    parts = [Part(folder / name, negatives=negatives, is_measured=name == "held") for name in names]
+    if held_out is None and not apart:
         for entry in entries:
             parts[0].add(entry)
     else:
-        parts = [Part(folder / name, negatives=negatives, is_measured=name == "held") for name in ("kept", "held")]
         relations = Relations()
+        for entry in apart:
+            _relate(relations, entry)
         with (folder / SPOOL).open("wb") as spool:
             for entry in entries:
-                relations.add(entry.decision, unit=entry.unit, episode=entry.episode, text=entry.text)
+                _relate(relations, entry)
                 spool.write(msgspec.json.encode(entry) + b"\n")
-        for entry, held in zip(_read(folder / SPOOL), relations.hold_out(held_out), strict=True):
-            parts[held].add(entry)
+        sides = relations.hold_out(held_out or 0.0)[len(apart) :]
+        outside = relations.stand_with([entry.decision for entry in apart])[len(apart) :]
+        for entry, held, stays_out in zip(_read(folder / SPOOL), sides, outside, strict=True):
+            if stays_out:
+                parts[0].apart += 1
+            else:
+                parts[held].add(entry)
     for part in parts:
         part.close()
     if not any(part.judged for part in parts):
@@ -242,6 +255,10 @@ def write_parts(
         fault = FieldFault("held_out", "all rows belong together, so none can be held out", "more rows, or none")
         raise EmptyDataset("No rows can be held out.", faults=[fault])
     return parts
+
+
+def _relate(relations: Relations, entry: Entry) -> None:
+    relations.add(entry.decision, unit=entry.unit, episode=entry.episode, text=entry.text)
 
 
 def _read(spool: Path) -> Iterator[Entry]:

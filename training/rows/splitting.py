@@ -11,7 +11,7 @@ import hashlib
 import re
 import uuid
 import zlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,12 @@ class Relations:
             oldest[root] = min(oldest.get(root, decision), decision)
         held = {root: _fraction(decision) < share for root, decision in oldest.items()}
         return [held[self._find(here)] for here in range(len(self._ids))]
+
+    def stand_with(self, decisions: Collection[uuid.UUID]) -> list[bool]:
+        """For each decision in the order of arrival, whether it belongs together with one of these."""
+        known = frozenset(decisions)
+        roots = {self._find(here) for here, decision in enumerate(self._ids) if decision in known}
+        return [self._find(here) in roots for here in range(len(self._ids))]
 
     def _find(self, here: int) -> int:
         while self._parent[here] != here:

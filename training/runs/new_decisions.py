@@ -7,7 +7,7 @@ with the defaults of its agent (`training.runs.defaults`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -51,6 +51,11 @@ class Readiness:
         return self.under_way is None and self.defaults.base is not None and self.preview.rows > 0
 
     @property
+    def heldout(self) -> DatasetSnapshot | None:
+        """What the run would be measured on."""
+        return self.defaults.heldout or self.defaults.kept_apart
+
+    @property
     def few(self) -> bool:
         return self.preview.rows - self.preview.unjudged < FEW
 
@@ -89,17 +94,22 @@ def request_training(*, by: Actor, agent: Agent) -> Job:
     if plan is None or plan.base_version is None:
         fault = FieldFault("base_version", f"{agent.name} has no version", "a run on labelled rows makes the first")
         raise InvalidRun("There is no model to train yet.", faults=[fault])
+    base = plan.base_version
+    if plan.heldout is None:
+        plan = replace(plan, heldout=defaults.kept_apart)
     check_plan(agent, plan)
+    apart = plan.heldout if plan.heldout is not None and not plan.heldout.is_imported else None
     job = start_freezing(
         by=by,
         agent=agent,
         name=f"New decisions of {agent.name}, {now:%-d %b %Y %H:%M:%S}"[:200],
         unused_at=now,
         filters=ASKED,
+        apart_from=str(apart.id) if apart is not None else None,
         run={
             "method": plan.method,
             "root": defaults.root,
-            "base_version": str(plan.base_version.id),
+            "base_version": str(base.id),
             "heldout": str(plan.heldout.id) if plan.heldout is not None else None,
             "replay": str(plan.replay.id) if plan.replay is not None else None,
         },

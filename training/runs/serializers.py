@@ -10,6 +10,7 @@ from models_registry.api.serializers import VersionField
 from training.engine.spec.methods import TRAINING
 from training.engine.spec.samples import Reply
 from training.models import RunEvent, TrainingRun
+from training.runs.reached import tell_reached
 from training.runs.shown.samples import SampleLine, ShownSamples
 from workspaces.http.bodies import StrictBody
 
@@ -18,6 +19,10 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
     agent = serializers.CharField(source="agent.slug")
     produced_version = serializers.SerializerMethodField()
     scores = serializers.SerializerMethodField()
+    reached = serializers.SerializerMethodField(
+        help_text="In one sentence, what the version, the most frequent action and a plain classifier of words reach on"
+        " held-out rows; empty where that was not measured"
+    )
 
     class Meta:
         model = TrainingRun
@@ -40,6 +45,7 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
             "message",
             "metrics",
             "scores",
+            "reached",
             "error",
             "requested_by",
             "created_at",
@@ -49,6 +55,9 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
 
     def get_produced_version(self, run: TrainingRun) -> str | None:
         return str(run.produced_version) if run.produced_version else None
+
+    def get_reached(self, run: TrainingRun) -> str:
+        return tell_reached(run)
 
     def get_scores(self, run: TrainingRun) -> dict[str, Any] | None:
         """Base and trained on held-out rows, an interval beside every mean; `plain`: a classifier of words taught from
@@ -117,6 +126,13 @@ class RunNoteSerializer(StrictBody):
 
 class TrainNewSerializer(StrictBody):
     agent = serializers.SlugField()
+    base_model = serializers.CharField(
+        max_length=300,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="Of a first model: tiny, a folder or a hub id; default: the instance's base model",
+    )
 
 
 class RunEventSerializer(serializers.ModelSerializer[RunEvent]):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 from django.db.models import Q
 
+from decisions.queries.first_labels import FirstLabels
 from models_registry.models import ExperimentState, GateKind
 from models_registry.versions.gates import read_gate
 from project.pages.home.counts import LedgerCounts
@@ -20,9 +22,18 @@ LONG_UNDECIDED = 4
 MOST_MEMBERS = 5
 
 
-def find_needs(workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.datetime) -> list[Item]:
-    """Two statements."""
+def find_needs(
+    workspace: Workspace, rows: Rows, ledger: LedgerCounts, now: dt.datetime, first: Sequence[FirstLabels] = ()
+) -> list[Item]:
+    """Two statements. `first`: of agents without a model, beside others that have one."""
     found = [*_gates_passed(workspace, rows), *_experiments(workspace, rows, now)]
+    for one in first:
+        if one.ready:
+            what = f"{one.agent.name} has no model yet"
+            why = f"Its {one.verdicts:,} verdicts are enough to train the first one from."
+            url = f"{page_url(workspace, 'train-new')}#agent-{one.agent.slug}"
+            action = f"Train the first model from {one.verdicts:,} verdicts"
+            found.append(Item("train", what, why, None, action, url, Role.ADMIN))
     if ledger.unanswered:
         among = f" of the newest {ledger.looked_at:,}" if ledger.look_ended else ""
         what = f"{ledger.unanswered:,}{among} decision{'' if ledger.unanswered == 1 and not among else 's'} to label"

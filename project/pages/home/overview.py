@@ -11,6 +11,7 @@ from typing import Any
 from django.utils import timezone
 
 from decisions.models import Agent
+from decisions.queries.first_labels import FirstLabels, find_first_labels
 from jobs.models import Job
 from models_registry.models import Alias, AliasName
 from project.demo.loop import KIND as DEMO_LOOP
@@ -22,12 +23,15 @@ from project.pages.home.needs import find_needs
 from project.pages.home.rows import Rows, read_rows
 from project.pages.home.stations import LoopFacts, Station, list_stations
 from project.pages.home.stuck import find_stuck
+from training.loops.first_model.services import KIND as FIRST_MODEL
 from workspaces.models import Workspace
 
 QUICK_POLL_SECONDS = 3
 SLOW_POLL_SECONDS = 15
 CHAMPIONS = 20
 JOBS = 5
+WAITING = 5
+"""So many agents without a model are looked at."""
 DEMO_STAYS = dt.timedelta(days=1)
 """A newcomer waits for the demo: how it ended stays in sight."""
 
@@ -40,6 +44,8 @@ class Home:
     stations: tuple[Station, ...]
     champions: tuple[Alias, ...]
     comparison: Comparison
+    first: tuple[FirstLabels, ...]
+    """Of agents that no model answers for: whether people's verdicts suffice for the first one."""
     needs: tuple[Item, ...]
     stuck: tuple[Item, ...]
     activity: tuple[Event, ...]
@@ -72,18 +78,21 @@ def read_home(workspace: Workspace, now: dt.datetime | None = None) -> Home:
         .select_related("version__registered_model")
         .order_by("-moved_at")[:CHAMPIONS]
     )
-    models = list(Agent.objects.for_workspace(workspace).values_list("registered_model_id", flat=True))
+    agents = list(Agent.objects.for_workspace(workspace).order_by("name"))
     served = {alias.registered_model_id for alias in champions}
+    waiting = [agent for agent in agents if agent.registered_model_id not in served]
+    under_way = {job.payload["agent"] for job in rows.working if job.kind == FIRST_MODEL}
+    first = find_first_labels([agent for agent in waiting[:WAITING] if agent.slug not in under_way])
     stuck = find_stuck(workspace, rows, ledger, now, serves=bool(champions))
-    unserved = sum(model not in served for model in models)
-    facts = LoopFacts(workspace, now, ledger, rows, {item.station for item in stuck}, len(models), unserved)
+    facts = LoopFacts(workspace, now, ledger, rows, {item.station for item in stuck}, len(agents), len(waiting))
     demo = Job.objects.for_workspace(workspace).filter(kind=DEMO_LOOP).order_by("-created_at").first()
     return Home(
         first_run=ledger.last_decision is None and not rows.working and demo is None,
         stations=list_stations(facts),
         champions=champions,
         comparison=compare(champions, (*rows.live, *rows.experiments)),
-        needs=tuple(find_needs(workspace, rows, ledger, now)),
+        first=tuple(first.values()),
+        needs=tuple(find_needs(workspace, rows, ledger, now, list(first.values()) if champions else [])),
         stuck=tuple(stuck),
         activity=tuple(list_activity(workspace, rows, ledger, midnight(now))),
         working=_working(rows, demo, now),

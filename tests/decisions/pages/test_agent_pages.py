@@ -115,7 +115,7 @@ class TestReading:
             DecisionFactory.create_batch(2, agent=other)
             revise_agent(by=by, agent=agent, expected=number + 1, changes={"epsilon": 0.1 + number / 100})
         assert (count(list_of(workspace)), count(at("agent", agent))) == few
-        assert max(few) <= 14
+        assert max(few) <= 16  # two of them of an agent without a model
 
     def test_one_agent_shows_its_prompt_options_and_versions_by_whom(
         self, by: Any, viewer: Any, page_client: Any

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from decisions.erasure.erasing import Person, PersonKind
 from decisions.models import Agent, Decision, Feedback
+from decisions.queries.first_labels import LEAST
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
@@ -275,6 +276,18 @@ class TestPages:
         calculate_rewards(current_reward_spec(agent))
         assert f'action="{train}"' in page_client(owner).get(page).content.decode()
         assert train not in page_client(viewer).get(page).content.decode()
+
+    def test_imported_verdicts_lead_on_to_the_first_model(
+        self, api: Any, agent: Any, workspace: Any, owner: Any, page_client: Any, store: Path
+    ) -> None:
+        options = agent.versions.get().options
+        lines = [DECISION | {"external_id": f"n{n}", "action": options[n % 2]} for n in range(LEAST)]
+        few = api().post("imports", decisions_body(*lines[1:])).json()["id"]
+        assert run(few) == "succeeded"
+        page, train = self.at("import", workspace, few), self.at("train-new", workspace)
+        assert f'action="{train}"' not in page_client(owner).get(page).content.decode()
+        assert run(api().post("imports", decisions_body(lines[0])).json()["id"]) == "succeeded"
+        assert f'action="{train}"' in page_client(owner).get(page).content.decode()
 
     def test_a_refused_file_is_told_line_by_line_and_not_kept(
         self, agent: Any, workspace: Any, owner: Any, page_client: Any, store: Path

@@ -11,6 +11,7 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from decisions.models import Agent
+from training.loops.first_model.services import start_training
 from training.models import DatasetSnapshot, TrainingRun
 from training.runs.defaults.presets import HELP as PRESET_HELP
 from training.runs.defaults.presets import PRESETS
@@ -31,19 +32,20 @@ LATEST = "latest"
 
 class Command(UncheckedCommand):
     help = (
-        "Lists runs; starts one with default settings, or one for each combination of a grid; shows one; stops one,"
+        "Lists runs; starts one with default settings; trains an agent on its new decisions, or its first model on"
+        " people's verdicts; starts one for each combination of a grid; shows one; stops one,"
         " which leaves a checkpoint; or switches to the version that one made, which then serves everyone. Exit"
         " codes: 0 done, 1 the run is over, has made no version, or could not start, 2 the run, the dataset, the agent"
         " or the workspace is unknown."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=["list", "start", "sweep", "status", "stop", "switch"])
+        parser.add_argument("action", choices=["list", "start", "train", "sweep", "status", "stop", "switch"])
         parser.add_argument(
             "run", nargs="?", default=LATEST, help="ID of the run, or latest (default), of the agent if given"
         )
         parser.add_argument(
-            "--agent", help="slug of an agent: start and sweep need it; list and latest only look at its runs"
+            "--agent", help="slug of an agent: start, train and sweep need it; list and latest only look at its runs"
         )
         parser.add_argument(
             "--set",
@@ -51,6 +53,9 @@ class Command(UncheckedCommand):
             default="{}",
             metavar="JSON",
             help="start and sweep: fields of the spec as JSON, over the defaults",
+        )
+        parser.add_argument(
+            "--base", default="", help="train: what a first model begins with: tiny, a folder or a hub id"
         )
         parser.add_argument("--dataset", help="start and sweep: ID of the dataset; by default the agent's newest")
         parser.add_argument(
@@ -68,7 +73,7 @@ class Command(UncheckedCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         workspace = self.find_workspace(options["workspace"])
         agent = None
-        if options["agent"] or options["action"] in ("start", "sweep"):
+        if options["agent"] or options["action"] in ("start", "train", "sweep"):
             agent = Agent.objects.for_workspace(workspace).filter(slug=options["agent"] or "").first()
             if agent is None:
                 known = ", ".join(Agent.objects.for_workspace(workspace).values_list("slug", flat=True)) or "none"
@@ -81,6 +86,12 @@ class Command(UncheckedCommand):
             if options["action"] == "sweep":
                 assert agent is not None
                 self._sweep(workspace, agent, options)
+                return
+            if options["action"] == "train":
+                assert agent is not None
+                job = start_training(by=system(workspace), agent=agent, base_model=options["base"])
+                plain = {"job": str(job.id), "agent": agent.slug, "name": job.payload["name"], "state": job.state}
+                self._tell(plain, ["{job}  {name}  {state}".format(**plain)], options)
                 return
             run = self._act(workspace, agent, options)
         except ReckonerError as error:

@@ -15,6 +15,8 @@ from training.runs.services import RunPlan, start_run
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
+VERDICTS = "People's verdicts on decisions can teach a first model: manage.py runs train, or POST /api/v1/runs/train."
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -44,7 +46,7 @@ def find_default_plan(*, by: Actor, agent: Agent, wanted: Wanted) -> RunPlan:
     plan = find_defaults(by.workspace, [agent])[agent.pk].plan(dataset)
     if plan is None:
         fault = FieldFault("dataset", f"{agent.name} has neither labelled rows nor logged rows and a version", "either")
-        raise InvalidRun("There is nothing to train on yet.", faults=[fault])
+        raise InvalidRun(f"There is nothing to train on yet. {VERDICTS}", faults=[fault])
     plan = apply_preset(plan, wanted.preset) if wanted.preset else plan
     return replace(plan, settings=merge_settings(plan.settings, wanted.settings))
 

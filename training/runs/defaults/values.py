@@ -57,6 +57,8 @@ class Defaults:
     model. `heldout`: imported labelled rows that no run has learnt from (rows of the ledger may be of decisions that
     one has). `replay`: labelled rows that one has learnt from. `parts`: what was held out of the agent's datasets, by
     the dataset's id, where a model can be measured on it. `tasks`: the newest tasks of an environment to learn from.
+    `kept_apart`: labelled rows of the ledger that runs were measured on and none has learnt from; decisions that are
+    new since belong to no such row.
     """
 
     agent: Agent
@@ -69,6 +71,7 @@ class Defaults:
     replay: DatasetSnapshot | None
     parts: Mapping[str, DatasetSnapshot] = field(default_factory=dict)
     tasks: DatasetSnapshot | None = None
+    kept_apart: DatasetSnapshot | None = None
 
     def plan(self, dataset: DatasetSnapshot | None = None) -> RunPlan | None:
         """Learning from this dataset, or from the one of choice; None where something is missing for it."""
@@ -179,8 +182,11 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         logged, labelled, heldout, replay = _choose_rows(whole, runs, has_base=base is not None)
         tasks = next((one for one in whole if one.is_of_tasks), None)
         measurable = {whole: one for whole, one in parts.items() if one.measured_as in HELD_OUT and one.can_measure}
+        learnt = {run.dataset_id for run in runs} | {run.replay_id for run in runs}
+        measured = {run.heldout_id for run in runs} - learnt
+        kept_apart = next((one for one in parts.values() if one.id in measured and one.has_answers), None)
         found[agent.id] = Defaults(
-            agent, acting.get(agent.id), base, root, logged, labelled, heldout, replay, measurable, tasks
+            agent, acting.get(agent.id), base, root, logged, labelled, heldout, replay, measurable, tasks, kept_apart
         )
     return found
 
