@@ -162,6 +162,7 @@ A_RUN: dict[str, Any] = {
     "message": "",
     "metrics": {},
     "scores": None,
+    "reached": "",
     "error": "",
     "requested_by": "key:5f2c91d07a3e",
     "created_at": MOMENT,
