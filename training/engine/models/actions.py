@@ -320,7 +320,10 @@ class ActionScorer:
                     places.setdefault((row, at), (turn, row, len(prompts[row]) - 1 + behind))
         found = states[0].new_zeros(len(tries), nodes + 1, states[0].shape[-1])
         where = torch.tensor(list(places), device=self.device).unbind(1)
-        return found.index_put(where, torch.stack([states[turn][row, at] for turn, row, at in places.values()]))
+        filled: Tensor = found.index_put(
+            where, torch.stack([states[turn][row, at] for turn, row, at in places.values()])
+        )
+        return filled
 
     def _pack(self, tries: list[ActionTrie], nodes: int) -> tuple[Tensor, Tensor, Tensor]:
         """Tries of different sizes → tokens (B, N), depths (B, N) and ancestors (B, N, N); filler sees itself only."""

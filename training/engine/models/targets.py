@@ -101,7 +101,9 @@ def read_matrices(folder: str) -> Matrices:
     """Of the model that config.json in the folder describes, without weights. Raises ValueError."""
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        model: Any = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+            config, trust_remote_code=False
+        )
     return find_matrices(model)
 
 

@@ -113,6 +113,8 @@ class Generation:
         causal = causal_of(self.base.model)
         taken = signature(causal.forward).parameters
         kept = "past_key_values" if "past_key_values" in taken else "cache_params"  # of Mamba
+        if kept == "cache_params":  # whose mask is of the tokens that it reads now
+            mask = mask[:, -ids.shape[1] :]
         given = {kept: cache} | ({"position_ids": positions} if "position_ids" in taken else {})
         with torch.inference_mode(), adapters_by_row(self.base.model, names):
             out = causal(input_ids=ids, attention_mask=mask, use_cache=True, logits_to_keep=1, **given)
