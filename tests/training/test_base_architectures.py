@@ -71,7 +71,11 @@ def test_so_does_the_command(base: Path, tmp_path: Path) -> None:
     arguments = ("--data", tmp_path / "rows.jsonl", "--output", tmp_path / "out", "--model", base, "--method", "sft")
     with pytest.raises(SystemExit) as ended:
         call_command(
-            "train", *map(str, arguments), "--set", 'lora={"targets": "query-value"}', stderr=(said := io.StringIO())
+            "train",
+            *map(str, arguments),
+            "--set",
+            '{"lora": {"targets": "query-value"}}',
+            stderr=(said := io.StringIO()),
         )
     assert ended.value.code == 2 and WHY in said.getvalue() and RIGHT in said.getvalue()
     assert not (tmp_path / "out").exists()

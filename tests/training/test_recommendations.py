@@ -52,7 +52,7 @@ def test_no_recommendation_is_refused_by_the_estimate(tmp_path: Any) -> None:
     [
         (Machine(M1, 8, 8, 16 * GB, (), (Gpu("mps", "Apple GPU", 16 * GB, bf16=True),)), "Qwen2.5-3B-Instruct"),
         (Machine("a CPU", 8, 16, 16 * GB), "Qwen2.5-0.5B-Instruct"),
-        (Machine("a CPU", 2, 2, 2 * GB), "SmolLM2-135M-Instruct"),
+        (Machine("a CPU", 2, 2, 4 * GB), "SmolLM2-135M-Instruct"),
         (Machine("a CPU", 1, 1, 1 * GB), "tiny"),
     ],
 )
