@@ -20,6 +20,7 @@ from tools import reference
 from tools.documented import importer_faults, operation_faults, places
 from tools.openapi import operations
 from training.engine.spec import run_spec as engine
+from training.engine.spec.architectures import ARCHITECTURES, TARGETS
 from training.engine.spec.methods import METHODS, TRAINING
 from training.run_states import TERMINAL_STATES, TRANSITIONS
 from workspaces.access.actors import ROLE_SCOPES
@@ -309,3 +310,17 @@ def test_every_page_of_the_documentation_is_linked_from_somewhere() -> None:
     }
     linked |= {path / "README.md" for path in linked if path.is_dir()}
     assert [str(page.relative_to(ROOT)) for page in PAGES if page not in linked and page.name != "README.md"] == []
+
+
+def test_the_architectures_are_those_of_the_table() -> None:
+    table = rows(section(read("engine.md"), "## Architectures"))[1:]
+    expected = [
+        [known.title, f"`{name}`", *(_names(known.matrices.of(targets)) for targets in TARGETS), "yes",
+         *("yes" if tried else "–" for tried in (known.onnx, known.gguf))]
+        for name, known in ARCHITECTURES.items()
+    ]  # fmt: skip
+    assert table == expected
+
+
+def _names(ends: tuple[str, ...] | None) -> str:
+    return ", ".join(f"`{end}`" for end in ends) if ends else "–"

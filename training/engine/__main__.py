@@ -23,8 +23,10 @@ from training.engine.data.reading import DataError, RunData, read_data
 from training.engine.environments.outside import BadAgent, OutsideAgent, UnknownAgent, find_agent
 from training.engine.machine.facts import this_machine, why_no_quantisation
 from training.engine.machine.launch import LIBRARIES, count_processes, find_launch_faults, is_main_process
-from training.engine.spec.export_formats import find_missing_packages
+from training.engine.spec.architectures import find_target_fault, read_model_type
+from training.engine.spec.export_formats import find_missing_packages, find_shape_faults
 from training.engine.spec.methods import RowKind
+from training.engine.spec.refused import Refused
 from training.engine.spec.run_spec import (
     EXIT_BAD_SPEC,
     EXIT_FAILED,
@@ -121,6 +123,7 @@ def read_run(run_dir: Path, agent: OutsideAgent | None = None) -> tuple[RunSpec,
         for folder in (spec.base.path, spec.base.adapter)
         if folder is not None and (Path(folder) / REWARD_MODEL).is_file()
     ]
+    faults += _find_target_faults(spec)
     faults += [f"reward: {fault}" for fault in find_reward_faults(spec)]
     for source in (component.source for component in spec.reward if component.source is not None):
         faults += [f"reward.source.{fault}" for fault in _find_folder_faults(source)]
@@ -130,7 +133,8 @@ def read_run(run_dir: Path, agent: OutsideAgent | None = None) -> tuple[RunSpec,
             )
     faults += find_acting_faults(spec) if agent is not None else []
     if spec.export is not None:
-        faults += [f"export.format: {fault}" for fault in find_missing_packages(spec.export.format)]
+        shape = find_shape_faults(spec.export.format, read_model_type(Path(spec.base.path or "")))
+        faults += [f"export.format: {fault}" for fault in [*find_missing_packages(spec.export.format), *shape]]
     missing = spec.trains_by.find_missing(spec.train_rows)
     faults += [] if missing is None else [f"method: {missing}"]
     if spec.quantisation is not None and (lack := why_no_quantisation(this_machine())):
@@ -156,6 +160,14 @@ def _find_folder_faults(source: ModelSource) -> list[str]:
         # A hub id has one slash at most and no dot in front; anything else is meant as a folder.
         if path is not None and path.startswith(("/", ".")) and not (Path(path) / config).is_file()
     ]
+
+
+def _find_target_faults(spec: RunSpec) -> list[str]:
+    """Why no new adapter can be on the base, as far as the table of architectures tells."""
+    if spec.lora is None or spec.base.path is None or spec.base.adapter is not None:
+        return []
+    fault = find_target_fault(read_model_type(Path(spec.base.path)), spec.lora.targets)
+    return [f"lora.targets: {fault[0]}; right would be {fault[1]}"] if fault is not None else []
 
 
 def claim_attempt(run_dir: Path, number: int | None) -> tuple[int, Path]:
@@ -211,6 +223,11 @@ def _work(spec: RunSpec, data: RunData, number: int, folder: Path, stop: StopFla
     except Stopped as stopped:
         events.write("stopped", reason=stopped.reason, step=stopped.step)
         return EXIT_STOPPED
+    except Refused as error:
+        events.write("failed", error=str(error))
+        if is_main_process(os.environ):
+            print(json.dumps({"error": "bad_spec", "faults": [str(error)]}), file=sys.stderr)  # noqa: T201
+        return EXIT_BAD_SPEC
     except Exception as error:  # noqa: BLE001 - the last line of defence: whatever it was is written down
         if stop.reason is not None and count_processes(os.environ) > 1:
             # Another process has stopped before this one looked, and was missed at the next thing done together.

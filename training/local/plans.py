@@ -23,6 +23,7 @@ from training.engine.spec.run_spec import RunSpec
 from training.engine.spec.settings import Online
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally
+from training.runs.architectures import find_base_faults
 from training.runs.base_models import TINY
 from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import merge_settings
@@ -234,6 +235,10 @@ def _estimate(asked: Training, spec: Mapping[str, Any], rows: Rows, output: Path
         episode_steps=steps,
         folder=output.resolve(),
     )
+    if faults := find_base_faults(checked, load):
+        raise UnusableRun(
+            [f"{one.field.removeprefix('settings.')}: {one.reason}; right would be {one.expected}" for one in faults]
+        )
     estimate = estimate_load(checked, load)
     if estimate is not None and (faults := find_shortages(checked, load, estimate)):
         raise UnusableRun([f"{one.field}: {one.reason}; what would fit: {one.expected}" for one in faults])

@@ -27,6 +27,7 @@ from training.errors import InvalidRun, RunOver
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
 from training.rows.text_answers import find_text_faults
 from training.run_states import TERMINAL_STATES, RunState, check_transition
+from training.runs.architectures import find_base_faults
 from training.runs.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.runs.estimates.capacity import (
     Load,
@@ -142,6 +143,7 @@ def prepare_run(agent: Agent, plan: RunPlan) -> Prepared:
             if plan.heldout is not None:
                 faults += find_text_faults("heldout", plan.heldout, checked.kto.right_from)
             load = _load_of(plan)
+            faults += find_base_faults(checked, load)
             estimate = estimate_load(checked, load)
             if estimate is not None:
                 faults += find_shortages(checked, load, estimate)

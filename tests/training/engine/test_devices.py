@@ -42,11 +42,15 @@ def test_a_run_does_not_use_cudnn_s_attention() -> None:
     assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
-def test_on_mps_everything_is_in_float32() -> None:
-    mps = torch.device("mps")
-    assert choose_precision(mps, 4096) is frozen_dtype(mps) is torch.float32
+def test_a_gpu_holds_frozen_weights_in_half_as_much_and_the_cpu_in_full() -> None:
+    """And multiplies in what they are held in: an adapter's own weights are float32."""
+    mps, cpu = torch.device("mps"), torch.device("cpu")
+    assert choose_precision(mps, 64) is choose_precision(mps, 4096) is frozen_dtype(mps) is torch.bfloat16
+    assert frozen_dtype(cpu) is choose_precision(cpu, 64) is torch.float32
+    with autocast(mps, torch.bfloat16):
+        assert torch.get_autocast_dtype("mps") is torch.bfloat16 and not torch.is_autocast_enabled("cpu")
     with autocast(mps, torch.float32):
-        assert not torch.is_autocast_enabled("cpu")
+        assert not torch.is_autocast_enabled("mps")
 
 
 def test_the_newest_two_checkpoints_stay_and_the_newest_is_taken_up(tmp_path: Path) -> None:

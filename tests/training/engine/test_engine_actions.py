@@ -9,7 +9,7 @@ import pytest
 import torch
 from families import WINDOW, make_model
 
-from training.engine.models.actions import NO_OPTION, ActionScorer, OptionError, UnknownAttention, parts_by_length
+from training.engine.models.actions import NO_OPTION, ActionScorer, OptionError, parts_by_length
 from training.engine.models.loading import Loaded, attach_adapter, load_for_training, load_model, load_tokenizer, save
 from training.engine.spec.run_spec import ModelSource
 from training.engine.spec.settings import Lora
@@ -76,11 +76,18 @@ def test_a_batch_is_parted_where_that_saves_padding() -> None:
     assert parts_by_length([100, 10, 11, 50, 10]) == [[1, 4, 2], [3], [0]]
 
 
-def test_layers_of_an_unknown_kind_are_refused(scorer: ActionScorer) -> None:
-    model = make_model("qwen2", len(scorer.tokenizer))
-    model.config.layer_types = ["full_attention", "linear_attention"]
-    with pytest.raises(UnknownAttention, match="linear_attention"):
-        scorer.log_probabilities(model, scorer.encode(["a note"]), [FOLDERS])
+def test_layers_that_take_no_tree_read_one_path_after_the_other(scorer: ActionScorer) -> None:
+    """The numbers are the same, and so are the gradients."""
+    model = make_model("llama", len(scorer.tokenizer))
+    prompts, found = scorer.encode(PROMPTS), []
+    for kinds in (None, ["full_attention", "linear_attention"]):
+        model.config.layer_types = kinds
+        model.zero_grad()
+        log_p = scorer.log_probabilities(model, prompts, OPTIONS)
+        log_p.exp()[:, 0].sum().backward()
+        found.append((log_p.detach(), model.model.layers[0].mlp.up_proj.weight.grad.clone()))
+    for at_once, by_paths in zip(*found, strict=True):
+        torch.testing.assert_close(at_once, by_paths, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

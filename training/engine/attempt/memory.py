@@ -9,12 +9,12 @@ import torch
 
 from training.engine.attempt.attempt import Attempt
 
-FULL = "can't allocate memory"
-"""What torch's allocator says on the CPU, as a plain RuntimeError."""
+FULL = ("can't allocate memory", "MPS backend out of memory")
+"""What torch's allocators say on the CPU and on Apple's GPUs, as a plain RuntimeError."""
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or FULL in str(error)
+    return isinstance(error, torch.OutOfMemoryError) or any(said in str(error) for said in FULL)
 
 
 class BeginAgain(Exception):
@@ -32,6 +32,8 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    elif torch.backends.mps.is_available():
+        torch.mps.empty_cache()
 
 
 def score_in_batches(

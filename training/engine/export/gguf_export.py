@@ -17,17 +17,18 @@ from training.engine.export.llama_runtime import LlamaRuntime
 from training.engine.export.vocabulary import unlike_reason
 from training.engine.models.loading import load_tokenizer
 from training.engine.spec.export_spec import ExportPlan
+from training.engine.spec.refused import Refused
 from training.engine.spec.run_spec import ModelSource
 
 
 def write(source: ModelSource, folder: Path, plan: ExportPlan) -> dict[str, Any]:
     """`details.types` counts the tensors of each type, as read back from the file, `details.ollama` holds the chat
-    template in Go, `details.positions` the most tokens of a text. Raises ValueError with everything
-    that is missing for it, before any weights are read."""
+    template in Go, `details.positions` the most tokens of a text. Raises Refused with everything that is missing for
+    it, before any weights are read."""
     assert plan.quantisation is not None and source.path is not None
     target = _file(folder, plan)
     if missing := missing_parts(Path(source.path), target, plan.quantisation):
-        raise ValueError("; ".join(missing))
+        raise Refused("; ".join(f"export: {reason}" for reason in missing))
     with ExitStack() as stack:
         whole = Path(source.path)
         if source.adapter is not None:

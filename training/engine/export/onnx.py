@@ -25,6 +25,7 @@ from training.engine.export.runtimes import Logits, tokenise
 from training.engine.models.loading import load_tokenizer
 from training.engine.spec.export_formats import find_shape_faults
 from training.engine.spec.export_spec import ExportPlan
+from training.engine.spec.refused import Refused
 from training.engine.spec.run_spec import ModelSource
 
 GRAPH = "model.onnx"
@@ -56,10 +57,11 @@ class _Cached(nn.Module):
 
 
 def write(source: ModelSource, folder: Path, plan: ExportPlan) -> dict[str, Any]:
-    """Raises what torch's exporter raises for a model that it cannot trace."""
+    """Raises Refused for an architecture that was not tried, and what torch's exporter raises for a model that it
+    cannot trace."""
     loaded = merge(source)
     if faults := find_shape_faults(plan.format, loaded.model.config.get_text_config().model_type):
-        raise ValueError("; ".join(faults))
+        raise Refused("; ".join(f"export.format: {reason}" for reason in faults))
     model, config = loaded.model, loaded.model.config.get_text_config()
     layers: int = config.num_hidden_layers
     ids = torch.zeros(BATCH, TOKENS, dtype=torch.long)

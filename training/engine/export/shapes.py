@@ -21,6 +21,8 @@ Weights = NDArray[np.float32]
 GEMMA_PERIOD = 6
 """Every sixth layer of Gemma 3 sees the whole text. llama.cpp takes it for granted, and so the next."""
 GEMMA_LOCAL_BASE = 10_000.0
+SMOLLM3_PERIOD = 4
+"""Every fourth layer of SmolLM3 has no rotary positions, which llama.cpp takes for granted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,32 @@ def _llama_faults(config: Any) -> list[str]:
     return _rope_fault(config.rope_parameters, ("default", "llama3")) + _activation_fault(config.hidden_act, "silu")
 
 
+def _mistral_faults(config: Any) -> list[str]:
+    faults = _llama_faults(config)
+    if config.sliding_window is not None and config.sliding_window < config.max_position_embeddings:
+        faults.append("sliding_window is not supported: llama.cpp lets every layer of Mistral see the whole text")
+    return faults
+
+
+def _qwen3_faults(config: Any) -> list[str]:
+    faults = _rope_fault(config.rope_parameters, ("default",)) + _activation_fault(config.hidden_act, "silu")
+    if config.use_sliding_window:
+        faults.append("use_sliding_window is not supported: llama.cpp lets every layer of Qwen3 see the whole text")
+    if config.attention_bias:
+        faults.append("attention_bias is not supported: llama.cpp's Qwen3 has none")
+    return faults
+
+
+def _smollm3_faults(config: Any) -> list[str]:
+    faults = _rope_fault(config.rope_parameters, ("default",)) + _activation_fault(config.hidden_act, "silu")
+    layers = [int((layer + 1) % SMOLLM3_PERIOD != 0) for layer in range(config.num_hidden_layers)]
+    if list(config.no_rope_layers) != layers:
+        faults.append(f"no_rope_layers are not supported unless every {SMOLLM3_PERIOD}th layer is one")
+    if set(config.layer_types) != {"full_attention"}:
+        faults.append("sliding layers are not supported: llama.cpp lets every layer of SmolLM3 see the whole text")
+    return faults
+
+
 def _gemma3_faults(config: Any) -> list[str]:
     full, local = _gemma_ropes(config)
     faults = _rope_fault(full, ("default", "linear")) + _rope_fault(local, ("default",))
@@ -186,6 +214,9 @@ def _llama3_factors(config: Any) -> Weights:
 
 FAMILIES: Mapping[str, Family] = {
     "Qwen2ForCausalLM": Family("qwen2", _qwen2_faults, _describe_qwen2, _as_it_is),
+    "Qwen3ForCausalLM": Family("qwen3", _qwen3_faults, _describe_qwen2, _as_it_is),
+    "MistralForCausalLM": Family("llama", _mistral_faults, _describe_llama, _lay_out_llama),
+    "SmolLM3ForCausalLM": Family("smollm3", _smollm3_faults, _describe_llama, _lay_out_llama),
     "LlamaForCausalLM": Family("llama", _llama_faults, _describe_llama, _lay_out_llama),
     "Gemma3ForCausalLM": Family("gemma3", _gemma3_faults, _describe_gemma3, _lay_out_gemma3),
 }

@@ -13,8 +13,8 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -41,7 +41,8 @@ class Profile(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """`memory_bytes` of Apple's MPS is the machine's own memory, which it shares."""
+    """`memory_bytes` of Apple's MPS is the machine's own memory, which it shares. `bf16`: it multiplies in bfloat16 by
+    itself, and does not only hold weights in it."""
 
     kind: Literal["cuda", "rocm", "mps"]
     name: str
@@ -77,8 +78,8 @@ class Recommended:
     """Settings for a run on this machine. `model` is the largest base that is comfortable with them.
 
     `batch_size`: rows of 512 tokens in one forward. `generations`: actions or texts drawn for one prompt (GRPO).
-    `precision`: bf16 or fp32, of weights that are not trained; for products of
-    matrices see training.engine.machine.hardware.choose_precision.
+    `precision`: bf16 or fp32, of weights that are not trained (training.engine.machine.hardware.frozen_dtype); for
+    products of matrices see choose_precision there.
     """
 
     profile: Profile
@@ -118,6 +119,10 @@ GPU_TIERS = (
 the RAM tier with the same model, or the largest."""
 
 
+SMALLEST = {"HuggingFaceTB/SmolLM2-135M-Instruct": 135e6, "tiny": 650e3}
+"""Where no model of a tier has room."""
+
+
 class NoSuchHardware(ValueError):
     """The profile wants what the machine lacks."""
 
@@ -138,12 +143,12 @@ def recommend(machine: Machine, profile: Profile = Profile.AUTO_DETECT) -> Recom
         if gpu is None or tier is None:
             seen = "no GPU" if gpu is None else f"{gpu.name} with {gpu.memory_bytes / GB:.1f} GB"
             raise NoSuchHardware(f"GPU_ENABLED needs a GPU with {GPU_TIERS[-1].least_gb:g} GB; found: {seen}")
-        return _as_recommended(profile, tier, bf16=gpu.bf16)
+        return _as_recommended(profile, tier, bf16=True)
     if profile is Profile.RYZEN_OPTIMIZED and not ryzen:
         raise NoSuchHardware(f"RYZEN_OPTIMIZED needs an AMD Ryzen; found: {machine.cpu}")
     of_ram = _tier_of(RAM_TIERS, machine.memory_bytes)
     assert of_ram is not None  # the last begins at 0
-    return _as_recommended(profile, of_ram, bf16="avx2" in machine.instructions)
+    return _as_recommended(profile, of_ram, bf16=gpu is not None)
 
 
 def _tier_of(tiers: Sequence[_Tier], memory_bytes: int) -> _Tier | None:
@@ -161,6 +166,14 @@ def _as_recommended(profile: Profile, tier: _Tier, *, bf16: bool) -> Recommended
         tier.generations,
         "bf16" if bf16 else "fp32",
     )
+
+
+def list_smaller(told: Recommended) -> Iterator[Recommended]:
+    """The recommendation with smaller and smaller models, down to the tiny one, one row at a time."""
+    sizes = {f"Qwen/Qwen2.5-{tier.size:g}B-Instruct": tier.size * 10**9 for tier in (*GPU_TIERS, *RAM_TIERS)}
+    for model, parameters in {**sizes, **SMALLEST}.items():
+        if parameters < told.parameters:
+            yield replace(told, model=model, parameters=parameters, batch_size=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,10 +63,13 @@ def prepare_torch(seed: int, device: torch.device) -> None:
 
 
 def frozen_dtype(device: torch.device) -> torch.dtype:
-    """Precision of weights that no optimiser touches: bfloat16 on CUDA, float32 elsewhere."""
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.bfloat16
-    return torch.float32
+    """Precision of weights that no optimiser touches: bfloat16 on a GPU that has it, float32 elsewhere."""
+    return torch.bfloat16 if _has_bfloat16(device) else torch.float32
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Of GPUs. Apple's have it from macOS 14 on, which torch needs for them anyway."""
+    return device.type == "mps" or (device.type == "cuda" and torch.cuda.is_bf16_supported())
 
 
 def choose_precision(device: torch.device, hidden: int, wanted: Precision | None = None) -> torch.dtype:
@@ -75,10 +78,8 @@ def choose_precision(device: torch.device, hidden: int, wanted: Precision | None
     cost more than the products save."""
     if wanted is not None:
         return torch.bfloat16 if wanted == "bfloat16" else torch.float32
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
     native = device.type == "cpu" and hidden >= LARGE and multiplies_bfloat16()
-    return torch.bfloat16 if native else torch.float32
+    return torch.bfloat16 if native or _has_bfloat16(device) else torch.float32
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from itertools import chain, groupby
 from typing import Any
 
@@ -32,10 +33,6 @@ WORTH_A_FORWARD = 32
 
 class OptionError(ValueError):
     """The options cannot be told apart, or there is none."""
-
-
-class UnknownAttention(ValueError):
-    """The model has layers through which options cannot be scored in one forward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,8 @@ class ActionTrie:
 
     N nodes are fed behind the prompt. Slot 0 stands for the last prompt token, slot i + 1 for node i.
     `edges_of` (E, K) is 1 where edge e (a child of a branching slot) lies on the path of option k.
-    `branchings[k]` lists where option k could have parted from others: its depth and the children there.
+    `branchings[k]` lists where option k could have parted from others: its depth and the children there. `paths` are
+    the slots from the first token to each leaf among the nodes.
     """
 
     def __init__(self, sequences: Sequence[Sequence[int]], device: torch.device) -> None:
@@ -99,6 +97,8 @@ class ActionTrie:
             )
             for some in alike
         ]
+        inner = {prefix[:n] for prefix in fed for n in range(1, len(prefix))}
+        self.paths = [[slot[leaf[:n]] for n in range(1, len(leaf) + 1)] for leaf in fed if leaf not in inner]
         edges = [(prefix, token) for prefix in branching for token in children[prefix]]
         edge = {pair: place for place, pair in enumerate(edges)}
         edges_of = torch.zeros(len(edge), len(sequences))
@@ -284,6 +284,8 @@ class ActionScorer:
             hidden = backbone(input_ids=ids, use_cache=False).last_hidden_state
             last: Tensor = hidden[rows, lengths - 1][:, None]
             return last
+        if not _takes_trees(causal, backbone):
+            return self._path_by_path(backbone, ids, lengths, tries, nodes)
         prompt = ids.shape[1]
         tokens, depths, ancestors = self._pack(tries, nodes)
         positions = torch.cat(
@@ -300,6 +302,28 @@ class ActionScorer:
             use_cache=False,
         ).last_hidden_state
         return torch.cat([hidden[rows, lengths - 1][:, None], hidden[:, prompt:]], 1)
+
+    def _path_by_path(self, backbone: Any, ids: Tensor, lengths: Tensor, tries: list[ActionTrie], nodes: int) -> Tensor:
+        """As `_slots`, in as many forwards as the largest trie has leaves: the way for Mamba and others that can only
+        read a text from left to right."""
+        prompts = [row[:length] for row, length in zip(ids.tolist(), lengths.tolist(), strict=True)]
+        places: dict[tuple[int, int], tuple[int, int, int]] = {}
+        states = []
+        for turn in range(max(len(trie.paths) for trie in tries)):
+            paths = [trie.paths[min(turn, len(trie.paths) - 1)] if trie.paths else [] for trie in tries]
+            tokens = [trie.tokens[[at - 1 for at in path]].tolist() for trie, path in zip(tries, paths, strict=True)]
+            read = [prompt + more for prompt, more in zip(prompts, tokens, strict=True)]
+            padded, _ = pad_right(read, self.tokenizer.pad_token_id, self.device)
+            states.append(backbone(input_ids=padded, use_cache=False).last_hidden_state)
+            for row, path in enumerate(paths):
+                for behind, at in enumerate([0, *path]):
+                    places.setdefault((row, at), (turn, row, len(prompts[row]) - 1 + behind))
+        found = states[0].new_zeros(len(tries), nodes + 1, states[0].shape[-1])
+        where = torch.tensor(list(places), device=self.device).unbind(1)
+        filled: Tensor = found.index_put(
+            where, torch.stack([states[turn][row, at] for turn, row, at in places.values()])
+        )
+        return filled
 
     def _pack(self, tries: list[ActionTrie], nodes: int) -> tuple[Tensor, Tensor, Tensor]:
         """Tries of different sizes → tokens (B, N), depths (B, N) and ancestors (B, N, N); filler sees itself only."""
@@ -340,11 +364,24 @@ def _places(options: Sequence[str]) -> list[int]:
     return [rank[option] for option in options]
 
 
+def _kinds_of_layers(config: Any) -> set[str]:
+    return set(getattr(config, "layer_types", None) or ())
+
+
+def _takes_trees(causal: Any, backbone: Any) -> bool:
+    """Whether a mask can say which tokens each token sees, and each token has a position of its own: so that all nodes
+    of a trie go through in one forward."""
+    config = causal.config.get_text_config()
+    masked = {"attention_mask", "position_ids"} <= set(signature(backbone.forward).parameters)
+    known = _kinds_of_layers(config) <= {"full_attention", "sliding_attention"}
+    return masked and known and getattr(config, "attention_chunk_size", None) is None
+
+
 def _attention_masks(causal: Any, seen: Tensor, positions: Tensor) -> Tensor | dict[str, Tensor]:
     """`seen` (B, T, T), which tokens each may attend to, as additive masks (B, 1, T, T): one for all layers, or by the
     kind of layer where some have a sliding window (Gemma 2 and 3, Qwen 2 and 3, …).
 
-    The windows count positions, not places: nodes of a trie stand side by side. Raises UnknownAttention.
+    The windows count positions, not places: nodes of a trie stand side by side.
     """
     config = causal.config.get_text_config()
     window: int | None = getattr(config, "sliding_window", None)
@@ -358,10 +395,7 @@ def _attention_masks(causal: Any, seen: Tensor, positions: Tensor) -> Tensor | d
         return additive(seen & (positions[:, :, None] - positions[:, None, :] < window))
 
     # transformers.masking_utils.create_masks_for_generate draws the same distinctions.
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if kinds - {"full_attention", "sliding_attention"} or getattr(config, "attention_chunk_size", None) is not None:
-        unknown = ", ".join(sorted(kinds - {"full_attention", "sliding_attention"})) or "chunked_attention"
-        raise UnknownAttention(f"options that begin alike cannot be scored through layers of {unknown}")
+    kinds = _kinds_of_layers(config)
     if window is None or kinds == {"full_attention"}:
         return additive(seen)
     if not kinds:

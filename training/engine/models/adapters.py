@@ -69,10 +69,9 @@ class _Bank:
 
     def _stack(self, layer: Any) -> tuple[Tensor, Tensor]:
         """A (R, in) and B (out, R) in the layer's own precision; zeros where an adapter leaves the layer alone."""
-        out_features, in_features = layer.weight.shape
         with torch.inference_mode(False), torch.no_grad():
-            a = torch.zeros(self._size, in_features, device=layer.weight.device)
-            b = torch.zeros(out_features, self._size, device=layer.weight.device)
+            a = torch.zeros(self._size, layer.in_features, device=layer.weight.device)
+            b = torch.zeros(layer.out_features, self._size, device=layer.weight.device)
             for name, slot in self._slots.items():
                 if name in layer.lora_A:
                     columns = slice(slot.start, slot.start + layer.lora_A[name].weight.shape[0])
@@ -84,7 +83,10 @@ class _Bank:
         if self.seen is None:
             return Linear.forward(layer, x, *arguments, **named)
         y: Tensor = layer.base_layer(x)
-        inner = nn.functional.linear(x, a) * self.seen.to(x.dtype)
+        seen = self.seen.to(x.dtype)
+        if x.ndim == 2:  # OPT puts the tokens of all rows one after the other: (rows · T, in)
+            seen = seen[:, 0].repeat_interleave(len(x) // len(seen), 0)
+        inner = nn.functional.linear(x, a) * seen
         return torch.addmm(y.flatten(0, -2), inner.flatten(0, -2), b.T).view_as(y)
 
 

@@ -22,12 +22,14 @@ from tokenizers import models as token_models
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
 from training.engine.machine.hardware import frozen_dtype
 from training.engine.models.less_memory import four_bits
 from training.engine.models.option_tokens import MANY_OPTIONS, add_option_tokens, as_tokens
 from training.engine.models.prompts import plain_template
+from training.engine.models.targets import choose_targets
 from training.engine.spec.run_spec import ModelSource, TinyShape
 from training.engine.spec.settings import Lora
 
@@ -38,12 +40,6 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 ADAPTER = "default"
-TARGETS: Mapping[str, str | list[str]] = {
-    "all-linear": "all-linear",
-    "attention": ["q_proj", "k_proj", "v_proj", "o_proj"],
-    "query-value": ["q_proj", "v_proj"],
-}
-"""What peft adapts, by the word of the spec."""
 
 
 def silence_progress_bars() -> None:
@@ -193,7 +189,8 @@ def load_for_training(
 
     With `lora` an adapter is trained over frozen weights, `quantised` to 4 bits if wanted (CUDA only): the source's own
     adapter, continued, or a fresh one. Without it every weight is trained in float32, but for the embeddings with
-    `freeze_embeddings`; an adapter is merged in first, and many `options` become tokens of their own.
+    `freeze_embeddings`; an adapter is merged in first, and many `options` become tokens of their own. Raises
+    NoSuchTargets.
     """
     if source.path is None:
         raise ValueError("a tiny shape has no weights to load")
@@ -214,7 +211,8 @@ def load_for_training(
         r=lora.r,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=TARGETS[lora.targets],
+        target_modules=choose_targets(model, lora.targets),
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
         task_type="CAUSAL_LM",
     )
     return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer, plain)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from training.engine.models.actions import OptionError, UnknownAttention
+from training.engine.models.actions import OptionError
 from training.engine.serving.chat import Row
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import LoadedBase
@@ -25,18 +25,13 @@ def choose(base: LoadedBase, rows: Sequence[Row]) -> None:
     ready = [row for row in rows if _is_ready(base, row)]
     if not ready:
         return
-    try:
-        with torch.inference_mode():
-            scored = base.scorer.log_probabilities(
-                base.model,
-                [row.prompt_ids for row in ready],
-                [row.request.choices for row in ready],
-                base.rows([row.request.model for row in ready]),
-            )
-    except UnknownAttention as error:
-        for row in ready:
-            row.fault = Fault("artifact_unusable", str(error), "model")
-        return
+    with torch.inference_mode():
+        scored = base.scorer.log_probabilities(
+            base.model,
+            [row.prompt_ids for row in ready],
+            [row.request.choices for row in ready],
+            base.rows([row.request.model for row in ready]),
+        )
     for row, log_p in zip(ready, scored.float(), strict=True):
         _end(base, row, log_p[None, : len(row.request.choices)])
 

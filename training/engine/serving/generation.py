@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -109,16 +110,15 @@ class Generation:
     def _forward(self, rows: Sequence[Row], ids: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         names = self.base.rows([row.request.model for row in rows])
+        causal = causal_of(self.base.model)
+        taken = signature(causal.forward).parameters
+        kept = "past_key_values" if "past_key_values" in taken else "cache_params"  # of Mamba
+        if kept == "cache_params":  # whose mask is of the tokens that it reads now
+            mask = mask[:, -ids.shape[1] :]
+        given = {kept: cache} | ({"position_ids": positions} if "position_ids" in taken else {})
         with torch.inference_mode(), adapters_by_row(self.base.model, names):
-            out = causal_of(self.base.model)(
-                input_ids=ids,
-                attention_mask=mask,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            )
-        return out.logits[:, -1].float(), out.past_key_values
+            out = causal(input_ids=ids, attention_mask=mask, use_cache=True, logits_to_keep=1, **given)
+        return out.logits[:, -1].float(), getattr(out, kept)
 
     def _draw(self, rows: Sequence[Row], logits: Tensor) -> None:
         """The next token of each row. They are read from the device together, waiting for a GPU once."""

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftConfig, PeftModel
 from safetensors import safe_open
+from transformers.pytorch_utils import Conv1D
 
 from training.engine.models.actions import ActionScorer, causal_of
 from training.engine.models.adapters import BASE
 from training.engine.models.loading import attach_adapter, load_model, load_tokenizer
 from training.engine.models.prompts import PromptEncoder
+from training.engine.models.targets import rows_and_columns
 from training.engine.serving.artifacts import Artifact, ArtifactStore
 from training.engine.serving.constraints import Grammars
 from training.engine.serving.faults import Fault
@@ -234,9 +236,9 @@ def _check_fit(artifact: Artifact, model: Any) -> None:
     if not plain:
         raise _unusable(artifact.digest, "only plain LoRA adapters can share a batch")
     linear = {
-        name.removesuffix(".base_layer"): tuple(module.weight.shape)
+        name.removesuffix(".base_layer"): rows_and_columns(module)
         for name, module in causal_of(model).named_modules()
-        if isinstance(module, torch.nn.Linear) and ".lora_" not in name
+        if isinstance(module, torch.nn.Linear | Conv1D) and ".lora_" not in name
     }
     for name, shape in shapes.items():
         layer, _, part = name.removeprefix("base_model.model.").rpartition(".lora_")

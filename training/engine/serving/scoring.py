@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from training.engine.models.actions import OptionError, UnknownAttention
+from training.engine.models.actions import OptionError
 from training.engine.rows.types import Prompt
 from training.engine.serving.faults import Fault
 from training.engine.serving.pool import LoadedBase, ModelPool
@@ -134,19 +134,13 @@ def _forward(
     encoded: dict[int, list[int]],
     answers: list[Answer],
 ) -> None:
-    try:
-        with torch.inference_mode():
-            log_p = base.scorer.log_probabilities(
-                base.model,
-                [encoded[index] for index in rows],
-                [questions[index].options for index in rows],
-                base.rows([questions[index].model for index in rows]),
-            )
-    except UnknownAttention as error:
-        fault = Fault("artifact_unusable", str(error), "model")
-        for index in rows:
-            answers[index] = fault
-        return
+    with torch.inference_mode():
+        log_p = base.scorer.log_probabilities(
+            base.model,
+            [encoded[index] for index in rows],
+            [questions[index].options for index in rows],
+            base.rows([questions[index].model for index in rows]),
+        )
     for index, row in zip(rows, log_p.double().exp().tolist(), strict=True):
         probabilities = row[: len(questions[index].options)]
         total = sum(probabilities)

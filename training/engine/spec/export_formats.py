@@ -12,6 +12,8 @@ from enum import StrEnum
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
+from training.engine.spec.architectures import ARCHITECTURES
+
 GB = 10**9
 INSTALL = "run make exports, or install reckoner-ledger[export]"
 
@@ -50,8 +52,8 @@ PACKAGES: Mapping[Format, tuple[str, ...]] = {
     Format.GGUF: ("gguf", "xllamacpp"),
 }
 SHAPES: Mapping[Format, tuple[str, ...]] = {
-    Format.ONNX: ("qwen2", "llama", "gemma3_text"),
-    Format.GGUF: ("qwen2", "llama", "gemma3_text"),
+    Format.ONNX: tuple(name for name, known in ARCHITECTURES.items() if known.onnx),
+    Format.GGUF: tuple(name for name, known in ARCHITECTURES.items() if known.gguf),
 }
 """`model_type` of the architectures that were tried in a format; the others take any."""
 

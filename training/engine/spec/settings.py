@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from training.engine.spec.architectures import Targets
 from training.engine.spec.right_from import RIGHT_FROM
 
 Precision = Literal["float32", "bfloat16"]
@@ -29,7 +30,7 @@ class Lora(Strict):
         lt=1,
         description="dropout of the adapter's inputs; not for methods that act while they learn",
     )
-    targets: Literal["all-linear", "attention", "query-value"] = Field(
+    targets: Targets = Field(
         default="all-linear",
         description="matrices that get an adapter: all, the four of attention, or only its queries and values",
     )

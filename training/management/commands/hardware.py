@@ -17,9 +17,9 @@ from training.engine.machine.facts import (
     Profile,
     Recommended,
     find_gpu_tier,
-    recommend,
     this_machine,
 )
+from training.runs.estimates.capacity import recommend_fitting
 from training.runs.launcher import ask_engine_for_device
 from workspaces.commands import UncheckedCommand
 
@@ -41,7 +41,7 @@ class Command(UncheckedCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         machine = this_machine()
         try:
-            suits = recommend(machine, Profile(options["profile"]))
+            suits = recommend_fitting(machine, Profile(options["profile"]))
         except NoSuchHardware as error:
             self.refuse(f"--profile: {error}")
         device = ask_engine_for_device() if options["verify"] else None

@@ -22,9 +22,12 @@ from django.conf import settings
 from models_registry.artifacts.opening import artifact_path
 from models_registry.models import ModelVersion
 from training.engine.machine.facts import (
+    ROWS_AN_UPDATE,
+    TIER_TOKENS,
     Machine,
     Profile,
     Recommended,
+    list_smaller,
     recommend,
     this_machine,
     why_no_quantisation,
@@ -124,10 +127,14 @@ def find_shape(spec: RunSpec, load: Load) -> ModelShape | None:
 
 def find_shape_of_model(name: str) -> ModelShape | None:
     """Of a folder, or of a hub id: from its downloaded files, else from its name."""
-    if name.startswith("/"):
-        return read_shape(Path(name))
-    folder = find_in_hub_cache(name, _hub_caches())
-    return (read_shape(folder) if folder is not None else None) or shape_of_name(name)
+    folder = find_folder_of_model(name)
+    shape = read_shape(folder) if folder is not None else None
+    return shape or (None if name.startswith("/") else shape_of_name(name))
+
+
+def find_folder_of_model(name: str) -> Path | None:
+    """The folder itself, or where a hub id's files have been downloaded to; None where they have not."""
+    return Path(name) if name.startswith("/") else find_in_hub_cache(name, _hub_caches())
 
 
 def _hub_caches() -> list[Path]:
@@ -180,17 +187,7 @@ def measure_rate(device: str, parameters: int) -> Rate | None:
 def find_shortages(spec: RunSpec, load: Load, estimate: Estimate, machine: Machine | None = None) -> list[FieldFault]:
     """Faults of the fields `memory` and `disk`, each with its figures and what would fit."""
     machine = machine or this_machine()
-    faults = []
-    room = memory_of(machine)
-    if estimate.memory_bytes > room and not _will_shrink(spec, load, machine, room):
-        largest = sorted(estimate.parts.items(), key=lambda part: -part[1])[:3]
-        parts = ", ".join(f"{name} {size(part)}" for name, part in largest)
-        about = "needs" if estimate.exact else "needs about"
-        reason = (
-            f"the run {about} {size(estimate.memory_bytes)} of {'GPU ' if machine.accelerator else ''}memory "
-            f"({parts}; {say_count(estimate.parameters)} weights), but there are only {size(room)}"
-        )
-        faults.append(FieldFault("memory", reason, _find_what_fits(spec, load, machine, room)))
+    faults = list(_find_memory_shortage(spec, load, estimate, machine))
     free = measure_free_disk(load.folder or Path(settings.RUNS))
     reserved = measure_reserved_disk() if load.folder is None else 0
     if estimate.disk_bytes > free - reserved:
@@ -198,6 +195,20 @@ def find_shortages(spec: RunSpec, load: Load, estimate: Estimate, machine: Machi
         reason = f"the run needs {size(estimate.disk_bytes)} of disk space, and {size(free)} are free{kept}"
         faults.append(FieldFault("disk", reason, "an adapter (lora), a smaller base, or more free disk space"))
     return faults
+
+
+def _find_memory_shortage(spec: RunSpec, load: Load, estimate: Estimate, machine: Machine) -> Iterator[FieldFault]:
+    room = memory_of(machine)
+    if estimate.memory_bytes <= room or _will_shrink(spec, load, machine, room):
+        return
+    largest = sorted(estimate.parts.items(), key=lambda part: -part[1])[:3]
+    parts = ", ".join(f"{name} {size(part)}" for name, part in largest)
+    about = "needs" if estimate.exact else "needs about"
+    reason = (
+        f"the run {about} {size(estimate.memory_bytes)} of {'GPU ' if machine.accelerator else ''}memory "
+        f"({parts}; {say_count(estimate.parameters)} weights), but there are only {size(room)}"
+    )
+    yield FieldFault("memory", reason, _find_what_fits(spec, load, machine, room))
 
 
 def memory_of(machine: Machine) -> int:
@@ -241,9 +252,40 @@ def _with_less_memory(spec: RunSpec, machine: Machine) -> Iterator[tuple[str, Ru
 def recommend_here() -> Recommended:
     """What suits this machine, by the instance's profile; by AUTO_DETECT where the machine lacks what that needs."""
     try:
-        return recommend(this_machine(), Profile(settings.HARDWARE_PROFILE))
+        return recommend_fitting(this_machine(), Profile(settings.HARDWARE_PROFILE))
     except ValueError:  # NoSuchHardware, or a word that is no profile
-        return recommend(this_machine())
+        return recommend_fitting(this_machine())
+
+
+def recommend_fitting(machine: Machine, profile: Profile = Profile.AUTO_DETECT) -> Recommended:
+    """As `recommend`, with the largest model that a run would not be refused for want of memory: labelled rows of 512
+    tokens, under an adapter. Raises NoSuchHardware."""
+    told = recommend(machine, profile)
+    return next((one for one in (told, *list_smaller(told)) if _fits(one, machine)), told)
+
+
+def _fits(told: Recommended, machine: Machine) -> bool:
+    spec = spec_of_recommended(told)
+    load = Load(None, told.model, rows=0, heldout=0, folder=Path(settings.RUNS))
+    estimate = estimate_load(spec, load, machine)
+    return estimate is not None and not any(_find_memory_shortage(spec, load, estimate, machine))
+
+
+def spec_of_recommended(told: Recommended) -> RunSpec:
+    """A run with the recommended settings on the recommended model."""
+    tiny = told.model == "tiny"
+    lora = None if tiny else {"r": told.lora_r, "alpha": told.lora_alpha}
+    return RunSpec.model_validate(
+        {
+            "run_id": "recommended",
+            "method": "pretrain" if tiny else "sft",
+            "base": {"tiny": {"max_positions": 2 * TIER_TOKENS}} if tiny else {"path": told.model},
+            "data": {"train": "rows"},
+            "lora": lora,
+            "max_prompt_tokens": TIER_TOKENS,
+            "optimiser": {"batch_size": told.batch_size, "accumulate": max(1, ROWS_AN_UPDATE // told.batch_size)},
+        }
+    )
 
 
 def measure_free_disk(place: Path) -> int:

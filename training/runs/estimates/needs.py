@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training.engine.spec.architectures import ARCHITECTURES, QUERY_VALUE, SEPARATE, Matrices
 from training.engine.spec.methods import RowKind
 from training.engine.spec.run_spec import CHECKPOINTS_KEPT, RunSpec, TinyShape
 from training.engine.spec.settings import FEWEST_OTHERS, Lora
@@ -33,6 +34,8 @@ START_SECONDS = 5.0
 LOAD_BYTES_A_SECOND = 5 * 10**8
 ROUGH_FLOPS = {"cpu": 2e10, "cuda": 4e13, "rocm": 4e13, "mps": 3e12}
 """Floating-point operations a second that small batches reach, of the CPU for each core. Rough by a factor of three."""
+IN_A_BLOCK = re.compile(r"\.\d+\.")
+"""Of a tensor's name: the number of its block."""
 SIZE_IN_NAME = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)([bm])(?![a-z])", re.IGNORECASE)
 
 
@@ -101,13 +104,16 @@ def read_shape(folder: Path) -> ModelShape | None:
         config = json.loads((folder / "config.json").read_text())
         tensors = dict(_tensors(folder))
         config = config.get("text_config", config)
-        hidden, layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
-        vocabulary, heads = int(config["vocab_size"]), int(config["num_attention_heads"])
+        hidden, layers = _read_size(config, "hidden_size", "n_embd"), _read_size(config, "num_hidden_layers", "n_layer")
+        vocabulary = int(config["vocab_size"])
+        heads = _read_size(config, "num_attention_heads", "n_head", default=1)  # of Mamba
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    matrices = {name: shape for name, shape in tensors.items() if len(shape) == 2 and ".layers." in name}
+    matrices = {name: shape for name, shape in tensors.items() if len(shape) == 2 and IN_A_BLOCK.search(name)}
     if not matrices:
         return None
+    known = ARCHITECTURES.get(str(config.get("model_type")))
+    named = known.matrices if known is not None else Matrices(None)
     return ModelShape(
         parameters=sum(math.prod(shape) for shape in tensors.values()),
         body=sum(math.prod(shape) for shape in matrices.values()),
@@ -115,10 +121,24 @@ def read_shape(folder: Path) -> ModelShape | None:
         layers=layers,
         heads=heads,
         vocabulary=vocabulary,
-        adapted=sum(sum(shape) for shape in matrices.values()),
-        attention=sum(sum(shape) for name, shape in matrices.items() if re.search(r"\.[qkvo]_proj\.", name)),
-        query_value=sum(sum(shape) for name, shape in matrices.items() if re.search(r"\.[qv]_proj\.", name)),
+        adapted=_count_adapted(matrices, named.linear, ()),
+        attention=_count_adapted(matrices, named.attention, SEPARATE),
+        query_value=_count_adapted(matrices, named.query_value, QUERY_VALUE),
     )
+
+
+def _read_size(config: Mapping[str, Any], *names: str, default: int | None = None) -> int:
+    """The first of these fields. Raises KeyError where there is none of them and no default."""
+    present = [int(config[name]) for name in names if config.get(name) is not None]
+    if not present and default is None:
+        raise KeyError(names[0])
+    return present[0] if present else default or 0
+
+
+def _count_adapted(matrices: Mapping[str, list[int]], known: tuple[str, ...] | None, otherwise: tuple[str, ...]) -> int:
+    """Rows and columns of those with such names; of all where no name is known."""
+    ends = tuple(f".{name}.weight" for name in known or otherwise)
+    return sum(sum(shape) for name, shape in matrices.items() if not ends or name.endswith(ends))
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, list[int]]]:
@@ -240,7 +260,7 @@ def lora_parameters(shape: ModelShape, lora: Lora) -> int:
 
 
 def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: int) -> dict[str, int]:
-    half = device in ("cuda", "rocm")  # products in bfloat16 over there
+    half = device in ("cuda", "rocm", "mps")  # frozen weights and products in bfloat16 over there
     if spec.lora is None:
         weights = 4 * shape.parameters
     elif spec.quantisation is not None:
