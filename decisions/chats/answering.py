@@ -116,51 +116,32 @@ def begin_chat(
     Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput, OutOfDate; nothing is
     open then."""
     started, now, about = time.perf_counter(), timezone.now(), about or About()
-    if standing is None:
-        current, pinned = _find_model(by, chat.model)
-    else:
-        refuse_agent(by=by, agent=chat.model)
-        current, pinned = standing.current, None
+    current, pinned = _find_model(by, chat.model) if standing is None else _find_kept(by, chat.model, standing)
     _refuse_what_does_not_fit(current, chat)
-    decision_id = uuid7()
-    unit = about.unit or chat.unit
-    item = DecideItem(
-        state=dict(chat.state),
-        unit=unit,
-        episode=about.episode,
-        item_ref=about.item_ref,
-        project_ref=about.project_ref,
-        user_ref=about.user_ref,
-        external_id=about.external_id,
-    )
-    identified = IdentifiedItem(decision_id, "", item)
-    prompt = ScoringPrompt(chat.tools, ())  # what goes to a server is the chat itself
+    identified = _identify(chat, about)
+    # What goes to a server is the chat itself.
+    prompt = ScoringPrompt(chat.tools, ())
     places: Mapping[uuid.UUID, tuple[Place, ...]]
-    assert current.agent.registered_model is not None
     if pinned is not None:
         places = find_places([pinned])
-        request = pin_request(identified, unit or str(decision_id), current, pinned, prompt)
+        request = pin_request(identified, identified.item.unit or str(identified.id), current, pinned, prompt)
     else:
+        assert current.agent.registered_model is not None
         routes = standing.routes if standing is not None else find_routes(current.agent.registered_model)
         places, routing = routes.places, Routing(current, routes.router)
         request = routing.route(identified, prompt, lambda acting, item: Rendering(prompt))
     refuse_over_limits(by=by, agent=current.agent.slug, now=now)
-    asked: list[tuple[Attempt, Answerer]] = []
-    for answerer in (request.answerer, *request.stand_ins(request.answerer)):
-        own = _fields(chat, answerer.current)
-        tries = [Attempt(answerer.version, place, own) for place in places[answerer.version.id]]
-        asked += [(one, answerer) for one in tries if one not in [known for known, _ in asked]]
+    attempts, answerers = _list_attempts(chat, request, places)
     kept_as, recalled = "", None
-    if asked and asked[0][1] is request.answerer:
-        body = {**chat.body, **asked[0][0].fields}
+    if attempts and answerers[0] is request.answerer:
+        body = {**chat.body, **attempts[0].fields}
         kept_as = name_of_answer(by=by, answerer=request.answerer, route=request.route, body=body)
     if kept_as and not about.anew:
         recalled = recall_answer(by=by, answerer=request.answerer, name=kept_as, content_hash=_hash_of(chat.state))
-    openings = [Opening(decision_id, request.route.version)]
+    openings = [Opening(request.id, request.route.version)]
     condition = unchanged(standing) if standing is not None else ALWAYS
     if not open_calls(by=by, kind=kind, openings=openings, now=now, condition=condition):
         raise OutOfDate
-    attempts, answerers = tuple(one for one, _ in asked), tuple(answerer for _, answerer in asked)
     return Begun(by, chat, request, attempts, answerers, started, now, kept_as, recalled)
 
 
@@ -284,6 +265,12 @@ def _find_model(by: Actor, reference: str) -> tuple[CurrentAgent, ModelVersion |
     return current, version
 
 
+def _find_kept(by: Actor, reference: str, standing: Standing) -> tuple[CurrentAgent, None]:
+    """Raises AgentNotAllowed."""
+    refuse_agent(by=by, agent=reference)
+    return standing.current, None
+
+
 def _refuse_what_does_not_fit(current: CurrentAgent, chat: Chat) -> None:
     slug, space = current.agent.slug, current.version.action_space
     if space not in CHATTING:
@@ -297,6 +284,35 @@ def _refuse_what_does_not_fit(current: CurrentAgent, chat: Chat) -> None:
         )
     if (schema := current.space.state) is not None and (faults := schema.faults(chat.state)):
         raise InvalidInput("The chat does not fit the agent's state schema.", faults=faults)
+
+
+def _identify(chat: Chat, about: About) -> IdentifiedItem:
+    item = DecideItem(
+        state=dict(chat.state),
+        unit=about.unit or chat.unit,
+        episode=about.episode,
+        item_ref=about.item_ref,
+        project_ref=about.project_ref,
+        user_ref=about.user_ref,
+        external_id=about.external_id,
+    )
+    return IdentifiedItem(uuid7(), "", item)
+
+
+def _list_attempts(
+    chat: Chat, request: RoutedRequest, places: Mapping[uuid.UUID, tuple[Place, ...]]
+) -> tuple[tuple[Attempt, ...], tuple[Answerer, ...]]:
+    """Who is asked, in order, each once, and for whom."""
+    attempts: list[Attempt] = []
+    answerers: list[Answerer] = []
+    for answerer in (request.answerer, *request.stand_ins(request.answerer)):
+        own = _fields(chat, answerer.current)
+        for place in places[answerer.version.id]:
+            attempt = Attempt(answerer.version, place, own)
+            if attempt not in attempts:
+                attempts.append(attempt)
+                answerers.append(answerer)
+    return tuple(attempts), tuple(answerers)
 
 
 def _model_object(by: Actor, current: CurrentAgent, reference: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Asks for the policy of each request: the version that should act, who stands in for it, and both arms' opinions.
 
-The gateway calls `ask_arms`. There are at most three rounds of requests: every request for the version that is
+The gateway calls `ask_arms`. Servers are asked in at most three rounds: every request for the version that is
 assigned; those that failed for the version that stands in (the control for a treatment, else the model's `fallback`),
 together with the answered ones of a conditioned experiment for the other arm; and what failed again for the `fallback`.
 When the other arm cannot answer, the decision still succeeds, and the unit keeps the plain contrast. So does one whose
