@@ -118,18 +118,7 @@ def begin_chat(
     started, now, about = time.perf_counter(), timezone.now(), about or About()
     current, pinned = _find_model(by, chat.model) if standing is None else _find_kept(by, chat.model, standing)
     _refuse_what_does_not_fit(current, chat)
-    identified = _identify(chat, about)
-    # What goes to a server is the chat itself.
-    prompt = ScoringPrompt(chat.tools, ())
-    places: Mapping[uuid.UUID, tuple[Place, ...]]
-    if pinned is not None:
-        places = find_places([pinned])
-        request = pin_request(identified, identified.item.unit or str(identified.id), current, pinned, prompt)
-    else:
-        assert current.agent.registered_model is not None
-        routes = standing.routes if standing is not None else find_routes(current.agent.registered_model)
-        places, routing = routes.places, Routing(current, routes.router)
-        request = routing.route(identified, prompt, lambda acting, item: Rendering(prompt))
+    request, places = _route(chat, _identify(chat, about), current, pinned, standing)
     refuse_over_limits(by=by, agent=current.agent.slug, now=now)
     attempts, answerers = _list_attempts(chat, request, places)
     kept_as, recalled = "", None
@@ -297,6 +286,24 @@ def _identify(chat: Chat, about: About) -> IdentifiedItem:
         external_id=about.external_id,
     )
     return IdentifiedItem(uuid7(), "", item)
+
+
+def _route(
+    chat: Chat,
+    identified: IdentifiedItem,
+    current: CurrentAgent,
+    pinned: ModelVersion | None,
+    standing: Standing | None,
+) -> tuple[RoutedRequest, Mapping[uuid.UUID, tuple[Place, ...]]]:
+    """With the servers of every version that may answer. Raises NoChampion."""
+    prompt = ScoringPrompt(chat.tools, ())  # what goes to a server is the chat itself
+    if pinned is not None:
+        unit = identified.item.unit or str(identified.id)
+        return pin_request(identified, unit, current, pinned, prompt), find_places([pinned])
+    assert current.agent.registered_model is not None
+    routes = standing.routes if standing is not None else find_routes(current.agent.registered_model)
+    routing = Routing(current, routes.router)
+    return routing.route(identified, prompt, lambda acting, item: Rendering(prompt)), routes.places
 
 
 def _list_attempts(
