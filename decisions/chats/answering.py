@@ -28,10 +28,9 @@ from decisions.chats.requests import Chat
 from decisions.chats.standing import OutOfDate, Standing, unchanged
 from decisions.chats.written import Written
 from decisions.errors import UnknownAgent
-from decisions.gateway.exposures import record_exposures, record_failures
-from decisions.gateway.questions import Question, Reply, Scoring, Side, Wanted
-from decisions.gateway.routing import Routing, find_agent_routes, pin_question
-from decisions.gateway.rows import decision_row, write_answered
+from decisions.gateway.recording import decision_row, record_exposures, record_failures, write_answered
+from decisions.gateway.requests import Answerer, IdentifiedItem, ModelReply, Rendering, RoutedRequest, ScoringPrompt
+from decisions.gateway.routing import Routing, find_agent_routes, pin_request
 from decisions.ingest.batches import resolve_episodes
 from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
@@ -70,15 +69,15 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A chat whose call is open. `attempts` in the order in which they are asked, and `sides`, whose they are.
+    """A chat whose call is open. `attempts` in the order in which they are asked, and `answerers`, whose they are.
     `started`: seconds of the monotonic clock. `recalled`: the answer, where it was given before, and nobody is asked;
     `kept_as`: what it is kept under, "" where it is not (`decisions.chats.recalling`)."""
 
     by: Actor
     chat: Chat
-    question: Question
+    request: RoutedRequest
     attempts: tuple[Attempt, ...]
-    sides: tuple[Side, ...]
+    answerers: tuple[Answerer, ...]
     started: float
     opened_at: dt.datetime
     kept_as: str = ""
@@ -86,7 +85,7 @@ class Begun:
 
     @property
     def id(self) -> uuid.UUID:
-        return self.question.id
+        return self.request.id
 
     @property
     def body(self) -> Mapping[str, Any]:
@@ -96,7 +95,7 @@ class Begun:
     @property
     def temperature(self) -> float:
         """Of the version of the agent that acts."""
-        return _temperature(self.chat, self.question.current)
+        return _temperature(self.chat, self.request.current)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,80 +115,50 @@ def begin_chat(
     Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput, OutOfDate; nothing is
     open then."""
     started, now, about = time.perf_counter(), timezone.now(), about or About()
-    if standing is None:
-        current, pinned = _find_model(by, chat.model)
-    else:
-        refuse_agent(by=by, agent=chat.model)
-        current, pinned = standing.current, None
+    current, pinned = _find_model(by, chat.model) if standing is None else _find_kept(by, chat.model, standing)
     _refuse_what_does_not_fit(current, chat)
-    decision_id = uuid7()
-    unit = about.unit or chat.unit
-    item = DecideItem(
-        state=dict(chat.state),
-        unit=unit,
-        episode=about.episode,
-        item_ref=about.item_ref,
-        project_ref=about.project_ref,
-        user_ref=about.user_ref,
-        external_id=about.external_id,
-    )
-    wanted = Wanted(chat.tools, Scoring((), ()))  # what goes to a server is the chat itself
-    places: Mapping[uuid.UUID, tuple[Place, ...]]
-    if pinned is not None:
-        places = find_places([pinned])
-        question = pin_question(decision_id, item, unit or str(decision_id), current, pinned, wanted)
-    else:
-        routes = standing.routes if standing is not None else find_agent_routes(current)
-        places, routing = routes.places, Routing(current, routes.router)
-        made = routing.make_question(decision_id, "", item, lambda acting, faults: wanted, [])
-        assert made is not None  # a chat is wanted as it is
-        question = made
+    request, places = _route(chat, _identify(chat, about), current, pinned, standing)
     refuse_over_limits(by=by, agent=current.agent.slug, now=now)
-    asked: list[tuple[Attempt, Side]] = []
-    for side in (question.side, *question.stand_ins(question.side)):
-        own = _fields(chat, side.current)
-        tries = [Attempt(side.version, place, own) for place in places[side.version.id]]
-        asked += [(one, side) for one in tries if one not in [known for known, _ in asked]]
+    attempts, answerers = _list_attempts(chat, request, places)
     kept_as, recalled = "", None
-    if asked and asked[0][1] is question.side:
-        body = {**chat.body, **asked[0][0].fields}
-        kept_as = name_of_answer(by=by, side=question.side, route=question.route, body=body)
+    if attempts and answerers[0] is request.answerer:
+        body = {**chat.body, **attempts[0].fields}
+        kept_as = name_of_answer(by=by, answerer=request.answerer, route=request.route, body=body)
     if kept_as and not about.anew:
-        recalled = recall_answer(by=by, side=question.side, name=kept_as, content_hash=_hash_of(chat.state))
-    openings = [Opening(decision_id, question.route.version)]
+        recalled = recall_answer(by=by, answerer=request.answerer, name=kept_as, content_hash=_hash_of(chat.state))
+    openings = [Opening(request.id, request.route.version)]
     condition = unchanged(standing) if standing is not None else ALWAYS
     if not open_calls(by=by, kind=kind, openings=openings, now=now, condition=condition):
         raise OutOfDate
-    attempts, sides = tuple(one for one, _ in asked), tuple(side for _, side in asked)
-    return Begun(by, chat, question, attempts, sides, started, now, kept_as, recalled)
+    return Begun(by, chat, request, attempts, answerers, started, now, kept_as, recalled)
 
 
 def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) -> None:
     """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, and
     this is what was generated until then."""
     now = timezone.now()
-    question = _served(begun, ended.attempt)
+    request = _served(begun, ended.attempt)
     written, endpoint = ended.written, ended.attempt.place.endpoint
     cached = begun.recalled is not None
     cost = Decimal(0) if cached else endpoint.price(written.tokens_in, written.tokens_out)
-    item = question.item
-    alone = question.route.phase is None and not item.episode and not item.item_ref
+    item = request.item
+    alone = request.route.phase is None and not item.episode and not item.item_ref
     with contextlib.nullcontext() if alone else transaction.atomic():  # one statement is a transaction of its own
-        exposures = record_exposures(begun.by, [question], now)
+        exposures = record_exposures(begun.by, [request], now)
         row = _decision_row(
             begun,
-            question,
+            request,
             written,
             complete=state == CallState.ANSWERED,
-            exposure_id=exposures.get(question.unit),
+            exposure_id=exposures.get(request.unit),
             latency_ms=(time.perf_counter() - begun.started) * 1000,
             cost=cost,
             recorded_at=now,
         )
         ending = Ending(
-            question.id,
+            request.id,
             state,
-            served=question.served.id,
+            served=request.served.id,
             backend=None if cached else endpoint.backend,
             fallback=" ".join(ended.failures),
             cached=cached,
@@ -201,9 +170,9 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
         write_answered(by=begun.by, columns=resolve_episodes(begun.by, columns_of([row])), ending=ending, now=now)
         if item.item_ref:
             mark_late_decisions(begun.by.workspace.id, {item.item_ref})
-    if begun.kept_as and not cached and state == CallState.ANSWERED and not question.fallback:
-        seconds = question.current.agent.cache_seconds
-        keep_answer(name=begun.kept_as, seconds=seconds, decision_id=question.id, written=written)
+    if begun.kept_as and not cached and state == CallState.ANSWERED and not request.fallback:
+        seconds = request.current.agent.cache_seconds
+        keep_answer(name=begun.kept_as, seconds=seconds, decision_id=request.id, written=written)
 
 
 def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
@@ -220,7 +189,7 @@ def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True, backend: uu
     now = timezone.now()
     if unanswered:
         waited_ms = (time.perf_counter() - begun.started) * 1000
-        reply = Reply(begun.question, waited_ms, error=reason, backend=backend)
+        reply = ModelReply(begun.request, waited_ms, error=reason, backend=backend)
         record_failures(begun.by, [reply], [], now)
     else:
         ending = Ending(begun.id, CallState.FAILED, backend=backend, error=reason)
@@ -254,10 +223,10 @@ def find_model(*, by: Actor, reference: str) -> dict[str, Any]:
 
 def summary_of(begun: Begun, ended: Ended) -> dict[str, Any]:
     """What `decide` says beside its answer (docs/gateway.md)."""
-    route = begun.question.route
+    route = begun.request.route
     return {
         "decision_id": str(begun.id),
-        "agent": begun.question.current.agent.slug,
+        "agent": begun.request.current.agent.slug,
         "model_version": str(ended.attempt.version),
         "variant": route.arm,
         "assignment_probability": route.assignment_probability,
@@ -284,6 +253,12 @@ def _find_model(by: Actor, reference: str) -> tuple[CurrentAgent, ModelVersion |
     return current, version
 
 
+def _find_kept(by: Actor, reference: str, standing: Standing) -> tuple[CurrentAgent, None]:
+    """Raises AgentNotAllowed."""
+    refuse_agent(by=by, agent=reference)
+    return standing.current, None
+
+
 def _refuse_what_does_not_fit(current: CurrentAgent, chat: Chat) -> None:
     slug, space = current.agent.slug, current.version.action_space
     if space not in CHATTING:
@@ -299,6 +274,52 @@ def _refuse_what_does_not_fit(current: CurrentAgent, chat: Chat) -> None:
         raise InvalidInput("The chat does not fit the agent's state schema.", faults=faults)
 
 
+def _identify(chat: Chat, about: About) -> IdentifiedItem:
+    item = DecideItem(
+        state=dict(chat.state),
+        unit=about.unit or chat.unit,
+        episode=about.episode,
+        item_ref=about.item_ref,
+        project_ref=about.project_ref,
+        user_ref=about.user_ref,
+        external_id=about.external_id,
+    )
+    return IdentifiedItem(uuid7(), "", item)
+
+
+def _route(
+    chat: Chat,
+    identified: IdentifiedItem,
+    current: CurrentAgent,
+    pinned: ModelVersion | None,
+    standing: Standing | None,
+) -> tuple[RoutedRequest, Mapping[uuid.UUID, tuple[Place, ...]]]:
+    """With the servers of every version that may answer. Raises NoChampion."""
+    prompt = ScoringPrompt(chat.tools, ())  # what goes to a server is the chat itself
+    if pinned is not None:
+        unit = identified.item.unit or str(identified.id)
+        return pin_request(identified, unit, current, pinned, prompt), find_places([pinned])
+    routes = standing.routes if standing is not None else find_agent_routes(current)
+    routing = Routing(current, routes.router)
+    return routing.route(identified, prompt, lambda acting, item: Rendering(prompt)), routes.places
+
+
+def _list_attempts(
+    chat: Chat, request: RoutedRequest, places: Mapping[uuid.UUID, tuple[Place, ...]]
+) -> tuple[tuple[Attempt, ...], tuple[Answerer, ...]]:
+    """Who is asked, in order, each once, and for whom."""
+    attempts: list[Attempt] = []
+    answerers: list[Answerer] = []
+    for answerer in (request.answerer, *request.stand_ins(request.answerer)):
+        own = _fields(chat, answerer.current)
+        for place in places[answerer.version.id]:
+            attempt = Attempt(answerer.version, place, own)
+            if attempt not in attempts:
+                attempts.append(attempt)
+                answerers.append(answerer)
+    return tuple(attempts), tuple(answerers)
+
+
 def _model_object(by: Actor, current: CurrentAgent, reference: str) -> dict[str, Any]:
     return {
         "id": reference,
@@ -308,9 +329,9 @@ def _model_object(by: Actor, current: CurrentAgent, reference: str) -> dict[str,
     }
 
 
-def _served(begun: Begun, attempt: Attempt) -> Question:
-    side = begun.sides[begun.attempts.index(attempt)]
-    return replace(begun.question, side=side, fallback=not side.is_as(begun.question.side))
+def _served(begun: Begun, attempt: Attempt) -> RoutedRequest:
+    answerer = begun.answerers[begun.attempts.index(attempt)]
+    return replace(begun.request, answerer=answerer, fallback=not answerer.is_as(begun.request.answerer))
 
 
 def _temperature(chat: Chat, current: CurrentAgent) -> float:
@@ -325,18 +346,18 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     return {"temperature": _temperature(chat, current), **limit, **told}
 
 
-def _decision_row(begun: Begun, question: Question, written: Written, *, complete: bool, **known: Any) -> Row:
-    calls = question.current.version.action_space == ActionSpaceKind.TOOL_CALLS
-    state = question.item.state
+def _decision_row(begun: Begun, request: RoutedRequest, written: Written, *, complete: bool, **known: Any) -> Row:
+    calls = request.current.version.action_space == ActionSpaceKind.TOOL_CALLS
+    state = request.item.state
     return decision_row(
         begun.by,
-        question,
+        request,
         observed_at=begun.opened_at,
         options=list(begun.chat.tools) or None,
         action=written.actions(complete=complete) if calls else written.text,
         completion=written.text or None,
         propensity=written.propensity if complete else None,
-        temperature=_temperature(begun.chat, question.current) or None,  # a greedy answer has none
+        temperature=_temperature(begun.chat, request.current) or None,  # a greedy answer has none
         epsilon=0.0,
         token_ids=written.token_ids if complete else None,
         tokens_in=written.tokens_in,

@@ -17,7 +17,7 @@ from django.core.cache import cache
 from django.utils import timezone
 
 from decisions.chats.written import Written
-from decisions.gateway.questions import Side
+from decisions.gateway.requests import Answerer
 from decisions.models import ActionSpaceKind, Decision
 from models_registry.routing.router import Route
 from workspaces.access.actors import Actor
@@ -27,7 +27,7 @@ NOT_KEPT = ("logprobs", "top_logprobs", "modalities", "audio", "web_search_optio
 """Parameters for which an answer holds what the ledger does not, or what changes with the day."""
 
 
-def name_of_answer(*, by: Actor, side: Side, route: Route, body: Mapping[str, Any]) -> str:
+def name_of_answer(*, by: Actor, answerer: Answerer, route: Route, body: Mapping[str, Any]) -> str:
     """What the answer is kept under: the same only where workspace, version of the agent, version of the model and body
     are. "" where it is not to be kept: the agent's cache is off, the answer is drawn, an experiment runs (its arms are
     compared by their latency and cost), or the ledger does not hold all of it.
@@ -35,22 +35,22 @@ def name_of_answer(*, by: Actor, side: Side, route: Route, body: Mapping[str, An
     Inside a parameter the body counts as it was sent: a model reads tools and schemas in their order.
     """
     apart = body.get("temperature") != 0 or route.phase is not None or any(body.get(name) for name in NOT_KEPT)
-    if apart or not side.current.agent.cache_seconds:
+    if apart or not answerer.current.agent.cache_seconds:
         return ""
-    about = [str(by.workspace.id), str(side.current.version.id), str(side.version.id)]
+    about = [str(by.workspace.id), str(answerer.current.version.id), str(answerer.version.id)]
     return f"chat:{hashlib.sha256(msgspec.json.encode([*about, sorted(body.items())])).hexdigest()}"
 
 
-def recall_answer(*, by: Actor, side: Side, name: str, content_hash: bytes) -> dict[str, Any] | None:
+def recall_answer(*, by: Actor, answerer: Answerer, name: str, content_hash: bytes) -> dict[str, Any] | None:
     """A chat.completion, if one was kept under this name within the agent's time, of an equal state."""
     if not isinstance(kept := cache.get(name), list):
         return None
-    setup = side.current
+    setup = answerer.current
     decision = Decision.objects.filter(
         id=uuid.UUID(kept[0]),
         workspace_id=by.workspace.id,
         agent_version=setup.version,
-        model_version=side.version,
+        model_version=answerer.version,
         recorded_at__gte=timezone.now() - dt.timedelta(seconds=setup.agent.cache_seconds),
     ).first()
     # A tombstone's hash is no content's.

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import F
+from msgspec import UNSET
 
 from decisions.agents.arm_setups import find_arm_setups
 from decisions.agents.choices import option_of
 from decisions.agents.current import CurrentAgent
 from decisions.errors import Erased, IdConflict, IdNotUsable
+from decisions.gateway.requests import DrawnAction, IdentifiedItem
 from decisions.ingest.batches import content_hash
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
@@ -48,6 +50,24 @@ class Answer:
     fallback: bool
 
 
+def answer_of(drawn: DrawnAction) -> Answer:
+    request = drawn.reply.request
+    return Answer(
+        decision_id=request.id,
+        action=drawn.action,
+        options=request.prompt.options if drawn.probabilities else (),
+        probabilities=drawn.probabilities,
+        propensity=drawn.propensity,
+        confidence=drawn.confidence,
+        logprob=sum_logprobs(drawn.columns.get("logprobs")),
+        reasoning=drawn.columns.get("reasoning"),
+        model_version=request.served,
+        arm=request.route.arm,
+        assignment_probability=request.route.assignment_probability,
+        fallback=request.fallback,
+    )
+
+
 def as_plain(answer: Answer) -> dict[str, object]:
     """The answer as the API sends it."""
     probabilities = dict(zip(answer.options, answer.probabilities, strict=True)) if answer.probabilities else None
@@ -79,8 +99,12 @@ def conflict(row_id: uuid.UUID, message: str = "") -> IdConflict:
     return IdConflict(message, faults=[FieldFault("id", message, "a new ID, or the same content")])
 
 
-def find_repeats(by: Actor, current: CurrentAgent, given: Mapping[uuid.UUID, DecideItem]) -> dict[uuid.UUID, Answer]:
-    """Recorded answers of ids that were decided before. Raises IdConflict when the question was another, Erased."""
+def find_recorded_answers(
+    by: Actor, current: CurrentAgent, identified: Iterable[IdentifiedItem]
+) -> dict[uuid.UUID, Answer]:
+    """By id, of the items that carry one which was decided before. Raises IdConflict when the question was another,
+    Erased."""
+    given = {one.id: one.item for one in identified if one.item.id is not UNSET}
     if not given:
         return {}
     with_all = ("model_version__registered_model", "exposure", "agent_version")

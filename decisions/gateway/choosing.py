@@ -11,40 +11,42 @@ from dataclasses import replace
 
 from decisions.agents.choices import action_of, choices_of
 from decisions.agents.current import CurrentAgent
-from decisions.agents.prompts import make_prompt
+from decisions.agents.prompts import PromptError, make_prompt
 from decisions.gateway.exploration import acting_policy, draw_action, greedy_policy
-from decisions.gateway.questions import Act, Reply, Scoring, Wanted
+from decisions.gateway.requests import DrawnAction, ModelReply, Rendering, ScoringPrompt, fault_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind, AgentVersion
 from workspaces.errors import FieldFault
-
-
-def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldFault]) -> Wanted | None:
-    """A `questions.Want`."""
-    options = _find_options(current.version, item, path, faults)
-    if options is None:
-        return None
-    prompt = make_prompt(current.version, item.state, options)
-    return Wanted(options, Scoring((prompt,), options))
-
 
 Policy = Callable[[AgentVersion, Sequence[float]], tuple[float, ...]]
 """What acts, from the model's probabilities."""
 
 
-def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
-    """A `questions.Do`."""
-    return _act(current, reply, rng, policy_of)
+def render(current: CurrentAgent, item: DecideItem) -> Rendering:
+    """A `ways.Render`."""
+    options, faults = _find_options(current.version, item)
+    if options is None:
+        return Rendering(None, faults)
+    try:
+        prompt = make_prompt(current.version, item.state, options)
+    except PromptError as error:
+        return Rendering(None, [*faults, fault_of(error)])
+    return Rendering(ScoringPrompt(options, (prompt,)), faults)
 
 
-def act_greedily(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
-    """A `questions.Do`: the likeliest option, without temperature or exploration."""
-    done = _act(current, reply, rng, lambda _, probabilities: greedy_policy(probabilities))
-    return replace(done, columns={**done.columns, "temperature": None, "epsilon": 0.0})
+def draw(reply: ModelReply, rng: random.Random) -> DrawnAction:
+    """A `ways.Draw`."""
+    return _draw(reply, rng, policy_of)
 
 
-def _act(current: CurrentAgent, reply: Reply, rng: random.Random, make_policy: Policy) -> Act:
-    version, options = current.version, reply.question.wanted.options
+def draw_greedily(reply: ModelReply, rng: random.Random) -> DrawnAction:
+    """A `ways.Draw`: the likeliest option, without temperature or exploration."""
+    drawn = _draw(reply, rng, lambda _, probabilities: greedy_policy(probabilities))
+    return replace(drawn, columns={**drawn.columns, "temperature": None, "epsilon": 0.0})
+
+
+def _draw(reply: ModelReply, rng: random.Random, make_policy: Policy) -> DrawnAction:
+    version, options = reply.request.current.version, reply.request.prompt.options
     assert reply.probabilities is not None
     policy = make_policy(version, reply.probabilities)
     draw, other = draw_action(policy, rng), other_policy(reply, make_policy)
@@ -59,7 +61,7 @@ def _act(current: CurrentAgent, reply: Reply, rng: random.Random, make_policy: P
     }
     # A server that named an option has not said how sure it is.
     confidence = None if reply.picked else min(1.0, reply.probabilities[draw.index])
-    return Act(action_of(version, options[draw.index]), policy, draw.propensity, confidence, columns)
+    return DrawnAction(reply, action_of(version, options[draw.index]), policy, draw.propensity, confidence, columns)
 
 
 def policy_of(version: AgentVersion, probabilities: Sequence[float]) -> tuple[float, ...]:
@@ -67,40 +69,36 @@ def policy_of(version: AgentVersion, probabilities: Sequence[float]) -> tuple[fl
     return acting_policy(probabilities, temperature=version.temperature, epsilon=version.epsilon)
 
 
-def other_policy(reply: Reply, make_policy: Policy = policy_of) -> tuple[float, ...] | None:
+def other_policy(reply: ModelReply, make_policy: Policy = policy_of) -> tuple[float, ...] | None:
     """What would act in the other arm, with that arm's temperature and exploration; None where it was not asked."""
-    other = reply.question.other
+    other = reply.request.other
     return make_policy(other.current.version, reply.other) if other is not None and reply.other else None
 
 
-def offered_options(
-    version: AgentVersion, item: DecideItem, path: str, faults: list[FieldFault]
-) -> tuple[str, ...] | None:
-    """The item's options, or its version's; None, with its fault added, where they are none or unlike the version's."""
+def offered_options(version: AgentVersion, item: DecideItem) -> tuple[tuple[str, ...] | None, list[FieldFault]]:
+    """The item's options, or its version's, and their faults; None where there are none."""
+    faults = []
     if version.options is not None and item.options not in (None, version.options):
-        faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
+        faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
     options = item.options if item.options is not None else version.options
     if options is None:
-        faults.append(FieldFault(f"{path}options", "is missing", "options, because the agent's version has none"))
-        return None
+        faults.append(FieldFault("options", "is missing", "options, because the agent's version has none"))
+        return None, faults
     if len(options) < 2:
-        faults.append(FieldFault(f"{path}options", "is one option", "two or more"))
+        faults.append(FieldFault("options", "is one option", "two or more"))
     if len(set(options)) != len(options):
-        faults.append(FieldFault(f"{path}options", "repeats an option", "each option once"))
-    return tuple(options)
+        faults.append(FieldFault("options", "repeats an option", "each option once"))
+    return tuple(options), faults
 
 
-def _find_options(
-    version: AgentVersion, item: DecideItem, path: str, faults: list[FieldFault]
-) -> tuple[str, ...] | None:
-    """What is chosen from; None, with its fault added, where nothing can be."""
+def _find_options(version: AgentVersion, item: DecideItem) -> tuple[tuple[str, ...] | None, list[FieldFault]]:
+    """What is chosen from, and its faults; None where nothing can be."""
     if version.action_space == ActionSpaceKind.CHOICE:
-        return offered_options(version, item, path, faults)
+        return offered_options(version, item)
+    faults = []
     if item.options is not None:
-        faults.append(
-            FieldFault(f"{path}options", "are given for a structured action", "none: its schema defines them")
-        )
+        faults.append(FieldFault("options", "are given for a structured action", "none: its schema defines them"))
     choices = choices_of(version, item.state)
     if choices.options is None:
-        faults.append(FieldFault(f"{path}state", f"leaves nothing to choose: the action {choices.reason}"))
-    return choices.options
+        faults.append(FieldFault("state", f"leaves nothing to choose: the action {choices.reason}"))
+    return choices.options, faults

@@ -8,12 +8,12 @@ stay outside it. `decide` and chats ask here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import replace
 
 from decisions.agents.arm_setups import find_arm_setups
 from decisions.agents.current import CurrentAgent, space_of
-from decisions.gateway.questions import Question, Side, Wanted
+from decisions.gateway.requests import Answerer, IdentifiedItem, RenderedPrompt, RoutedRequest
+from decisions.gateway.ways import Render, render
 from decisions.ingest.schemas import DecideItem
 from decisions.queries.first_labels import find_first_labels
 from models_registry.errors import NoChampion
@@ -21,26 +21,7 @@ from models_registry.models import Arm, ModelVersion
 from models_registry.routing.router import Route, Router
 from models_registry.routing.routes import Routes, find_routes
 from models_registry.versions.services import BY_LABELS, NOBODY
-from workspaces.errors import FieldFault
-
-Ask = Callable[[CurrentAgent, list[FieldFault]], Wanted | None]
-"""What the agent in this version asks for; None, with its faults added, where it cannot answer the item."""
-
-
-def find_agent_routes(current: CurrentAgent) -> Routes:
-    """Raises NoChampion, which says whether people's verdicts suffice for a first model."""
-    assert current.agent.registered_model is not None
-    try:
-        return find_routes(current.agent.registered_model)
-    except NoChampion:
-        first = find_first_labels([current.agent])[current.agent.id]
-        slug = current.agent.slug
-        hint = first.missing or (
-            f"Train the first model from {first.verdicts:,} verdicts: POST /api/v1/runs/train with"
-            f' {{"agent": "{slug}"}}, manage.py runs train --agent {slug}, or the button on the page Overview.'
-        )
-        nobody = NOBODY.format(current.agent.registered_model.name)
-        raise NoChampion(f"{nobody} {hint} {BY_LABELS}") from None
+from workspaces.storage.ids import uuid7
 
 
 class Routing:
@@ -63,47 +44,82 @@ class Routing:
             self._current = replace(current, version=own, space=space_of(own))
 
     @property
+    def control(self) -> CurrentAgent:
+        """By whose prompt everybody is asked outside the treatment, and items are refused whatever their arm."""
+        return self._current
+
+    @property
     def acting(self) -> list[CurrentAgent]:
         return [self._current, *self._tried.values()]
 
-    def make_question(
-        self, decision_id: uuid.UUID, path: str, item: DecideItem, ask: Ask, faults: list[FieldFault]
-    ) -> Question | None:
-        """None, with its faults added, where the control cannot be asked about the item: which items are refused does
-        not depend on the arm. A treatment that cannot be asked is stood in for from the start."""
-        wanted = ask(self._current, faults)
-        if wanted is None:
-            return None
+    def route(self, identified: IdentifiedItem, prompt: RenderedPrompt, render: Render) -> RoutedRequest:
+        """`prompt`: the control's. `render`: makes that of a treatment which asks otherwise. A treatment that cannot be
+        asked is stood in for from the start."""
+        decision_id, path, item = identified.id, identified.path, identified.item
         unit = item.unit or str(decision_id)  # without a unit, the decision is its own unit
         route = self._router.route_outside(unit) if self._outside else self._router.route(unit)
         if route.phase is None or route.other is None or route.arm is None:
-            side = Side(route.version, self._current, wanted)
-            return Question(decision_id, path, item, unit, route, side, control=side)
+            answerer = Answerer(route.version, self._current, prompt)
+            return RoutedRequest(decision_id, path, item, unit, route, answerer, control=answerer)
         by_arm = {Arm(route.arm): route.version, _other(route.arm): route.other}
-        control = Side(by_arm[Arm.CONTROL], self._current, wanted)
-        treatment = self._treatment(by_arm[Arm.TREATMENT], self._tried.get(route.phase.experiment_id), wanted, ask)
+        control = Answerer(by_arm[Arm.CONTROL], self._current, prompt)
+        treatment = replace(control, version=by_arm[Arm.TREATMENT])
+        if tried := self._tried.get(route.phase.experiment_id):
+            treatment = _ask_tried(treatment.version, tried, identified, render)
         if route.arm == Arm.CONTROL:
-            return Question(decision_id, path, item, unit, route, control, control, treatment)
-        if treatment.wanted is None:
-            return Question(decision_id, path, item, unit, route, control, control, None, True, treatment.refusal)
-        return Question(decision_id, path, item, unit, route, treatment, control, control)
-
-    def _treatment(self, version: ModelVersion, tried: CurrentAgent | None, wanted: Wanted, ask: Ask) -> Side:
-        if tried is None:
-            return Side(version, self._current, wanted)
-        faults: list[FieldFault] = []
-        own = ask(tried, faults)
-        why = "; ".join(f"{fault.field} {fault.reason}" for fault in faults)
-        refusal = f"{tried.version} cannot be asked: {why}" if own is None else ""
-        return Side(version, tried, own, refusal)
+            return RoutedRequest(decision_id, path, item, unit, route, control, control, treatment)
+        if treatment.prompt is None:
+            return RoutedRequest(decision_id, path, item, unit, route, control, control, None, True, treatment.refusal)
+        return RoutedRequest(decision_id, path, item, unit, route, treatment, control, control)
 
 
-def pin_question(
-    decision_id: uuid.UUID, item: DecideItem, unit: str, current: CurrentAgent, version: ModelVersion, wanted: Wanted
-) -> Question:
+def find_agent_routes(current: CurrentAgent) -> Routes:
+    """Returns who serves the agent. Raises NoChampion, which says whether people's verdicts suffice for a first
+    model."""
+    assert current.agent.registered_model is not None
+    try:
+        return find_routes(current.agent.registered_model)
+    except NoChampion:
+        first = find_first_labels([current.agent])[current.agent.id]
+        slug = current.agent.slug
+        hint = first.missing or (
+            f"Train the first model from {first.verdicts:,} verdicts: POST /api/v1/runs/train with"
+            f' {{"agent": "{slug}"}}, manage.py runs train --agent {slug}, or the button on the page Overview.'
+        )
+        nobody = NOBODY.format(current.agent.registered_model.name)
+        raise NoChampion(f"{nobody} {hint} {BY_LABELS}") from None
+
+
+def find_routing(current: CurrentAgent) -> Routing:
+    """Raises NoChampion."""
+    return Routing(current, find_agent_routes(current).router)
+
+
+def find_request(*, current: CurrentAgent, item: DecideItem) -> RoutedRequest | None:
+    """Who would answer the item now, and as which version of the agent; None where it cannot be asked, which `decide`
+    then says. Raises NoChampion."""
+    routing = find_routing(current)
+    rendering = render(routing.control, item)
+    if rendering.prompt is None or rendering.faults:
+        return None
+    return routing.route(IdentifiedItem(uuid7(), "", item), rendering.prompt, render)
+
+
+def pin_request(
+    identified: IdentifiedItem, unit: str, current: CurrentAgent, version: ModelVersion, prompt: RenderedPrompt
+) -> RoutedRequest:
     """Of a request that names its version: outside any experiment."""
-    side = Side(version, current, wanted)
-    return Question(decision_id, "", item, unit, Route(version=version), side, control=side)
+    answerer = Answerer(version, current, prompt)
+    route = Route(version=version)
+    return RoutedRequest(identified.id, identified.path, identified.item, unit, route, answerer, control=answerer)
+
+
+def _ask_tried(version: ModelVersion, tried: CurrentAgent, identified: IdentifiedItem, render: Render) -> Answerer:
+    rendering = render(tried, identified.item)
+    if not rendering.faults:
+        return Answerer(version, tried, rendering.prompt)
+    why = "; ".join(f"{fault.field} {fault.reason}" for fault in rendering.faults_at(identified.path))
+    return Answerer(version, tried, None, f"{tried.version} cannot be asked: {why}")
 
 
 def _other(arm: str) -> Arm:

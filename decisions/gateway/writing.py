@@ -17,8 +17,8 @@ from typing import Any
 from decisions.agents.actions import Schema
 from decisions.agents.current import CurrentAgent
 from decisions.agents.forms import NothingOffered, form_of, tools_of
-from decisions.agents.prompts import make_prompt
-from decisions.gateway.questions import Act, Reply, Wanted, Writing
+from decisions.agents.prompts import PromptError, make_prompt
+from decisions.gateway.requests import AGENT, DrawnAction, ModelReply, Rendering, WritingPrompt, fault_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind
 from models_registry.backends.asking import UnusableAnswer
@@ -32,40 +32,41 @@ MOST_REASONS = 3
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 
-def want(current: CurrentAgent, item: DecideItem, path: str, faults: list[FieldFault]) -> Wanted | None:
-    """A `questions.Want`."""
+def render(current: CurrentAgent, item: DecideItem) -> Rendering:
+    """A `ways.Render`."""
     version = current.version
+    schema, tools, options, faults = None, [], (), []
     if version.temperature > HOTTEST:
         reason = f"writes its answers, and its version {version.number} has the temperature {version.temperature:g}"
-        faults.append(FieldFault("agent", reason, f"a version with a temperature up to {HOTTEST:g}"))
-    schema, tools, options = None, [], ()
+        faults.append(FieldFault(AGENT, reason, f"a version with a temperature up to {HOTTEST:g}"))
     if version.action_space == ActionSpaceKind.TOOL_CALLS:
         tools = tools_of(version, item.options)
         options = tuple(tool["name"] for tool in tools)
         if version.options is not None and item.options not in (None, version.options):
-            faults.append(FieldFault(f"{path}options", "differ from those of the agent's version", "the same, or none"))
+            faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
         if not tools:
             expected = "the names of the tools, because the agent's version has neither options nor a schema"
-            faults.append(FieldFault(f"{path}options", "is missing", expected))
-            return None
+            return Rendering(None, [*faults, FieldFault("options", "is missing", expected)])
     elif item.options is not None:
-        faults.append(FieldFault(f"{path}options", "are given for an action that is written", "none"))
-    if version.action_space == ActionSpaceKind.STRUCTURED:
-        try:
+        faults.append(FieldFault("options", "are given for an action that is written", "none"))
+    try:
+        if version.action_space == ActionSpaceKind.STRUCTURED:
             schema = form_of(version.action_schema or {}, item.state)
-        except NothingOffered as nothing:
-            faults.append(FieldFault(f"{path}state", f"leaves nothing to answer with: {nothing}"))
-            return None
+        prompt = make_prompt(version, item.state, options)
+    except NothingOffered as nothing:
+        return Rendering(None, [*faults, FieldFault("state", f"leaves nothing to answer with: {nothing}")])
+    except PromptError as error:
+        return Rendering(None, [*faults, fault_of(error)])
     order = WriteItem(
         model="",
-        prompt=make_prompt(version, item.state, options),
+        prompt=prompt,
         max_prompt_tokens=version.max_prompt_tokens,
         max_tokens=version.max_completion_tokens,
         temperature=version.temperature,
         schema=schema,
         tools=tuple(tools),
     )
-    return Wanted(options, Writing(order, functools.partial(read_action, current, item.state, order)))
+    return Rendering(WritingPrompt(options, order, functools.partial(read_action, current, item.state, order)), faults)
 
 
 def read_action(current: CurrentAgent, state: Mapping[str, Any], order: WriteItem, written: Written) -> Any:
@@ -91,8 +92,8 @@ def read_action(current: CurrentAgent, state: Mapping[str, Any], order: WriteIte
     return action
 
 
-def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
-    """A `questions.Do`: confidence and reasoning are what a structured action says of itself."""
+def draw(reply: ModelReply, rng: random.Random) -> DrawnAction:
+    """A `ways.Draw`: confidence and reasoning are what a structured action says of itself."""
     written, action = reply.written, reply.action
     assert written is not None
     says = action if isinstance(action, Mapping) else {}
@@ -100,7 +101,7 @@ def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
     sure = None
     if isinstance(confidence, int | float) and not isinstance(confidence, bool) and 0 <= confidence <= 1:
         sure = float(confidence)
-    options = reply.question.wanted.options
+    options = reply.request.prompt.options
     columns = {
         "options": list(options) or None,
         "completion": written.text or None,
@@ -109,7 +110,7 @@ def act(current: CurrentAgent, reply: Reply, rng: random.Random) -> Act:
         "token_ids": list(written.token_ids) if written.token_ids else None,
         "logprobs": list(written.logprobs) if written.logprobs else None,
     }
-    return Act(action, (), None, sure, columns)
+    return DrawnAction(reply, action, (), None, sure, columns)
 
 
 def _read_json(text: str, cut: str) -> Any:

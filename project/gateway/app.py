@@ -265,7 +265,7 @@ def _begin(token: str, body: bytes, kind: str, about: About, read: Read, shape_o
             begun = begin_chat(by=by, chat=chat, kind=kind, about=about, standing=standing)
             return begun, shape_of(begun, given)
     begun = begin_chat(by=_admit(find_key(token), counted=counted), chat=chat, kind=kind, about=about)
-    if chat.model == begun.question.current.agent.slug:
+    if chat.model == begun.request.current.agent.slug:
         keep_standing(token=token, slug=chat.model)
     return begun, shape_of(begun, given)
 

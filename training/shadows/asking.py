@@ -19,17 +19,15 @@ from django.utils import timezone
 
 from decisions.agents.choices import action_of, option_of
 from decisions.agents.current import CurrentAgent, space_of
-from decisions.agents.prompts import PromptError
-from decisions.gateway.arms import ask_sides
-from decisions.gateway.questions import Question, Reply, Wanted, Writing
-from decisions.gateway.routing import pin_question
-from decisions.gateway.ways import way_of
+from decisions.gateway.arms import ask_each
+from decisions.gateway.requests import IdentifiedItem, ModelReply, RenderedPrompt, RoutedRequest, WritingPrompt
+from decisions.gateway.routing import pin_request
+from decisions.gateway.ways import render
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind, AgentVersion, Decision, Shadow, ShadowAnswer
 from decisions.models.tombstones import ERASED_HASH, NOT_ERASED
 from training.rows.selection import loaded
 from training.shadows.agreement import is_same_action, kendall_tau
-from workspaces.errors import FieldFault
 
 LONGEST = 500
 OVERLAP = dt.timedelta(seconds=60)
@@ -52,14 +50,14 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.recorded_at
 class Logged:
     """A decision to ask about: what is asked, and what was done. `places` of what was done among the options, one of a
     choice and several of a ranking; none where actions are written. `error` where it cannot be asked about: then there
-    is nothing `wanted`."""
+    is no `prompt`."""
 
     id: uuid.UUID
     current: CurrentAgent
     item: DecideItem
     action: Any
     recorded_at: dt.datetime
-    wanted: Wanted | None = None
+    prompt: RenderedPrompt | None = None
     places: tuple[int, ...] = ()
     error: str = ""
 
@@ -114,27 +112,24 @@ def _offered(version: AgentVersion, options: Sequence[str] | None) -> list[str] 
 
 def _prepare(one: Logged) -> Logged:
     version = one.current.version
-    faults: list[FieldFault] = []
-    try:
-        wanted = way_of(version).want(one.current, one.item, "", faults)
-    except PromptError as error:
-        return replace(one, error=f"The state does not fit the prompt: {error}")
-    if wanted is None or faults:
-        reasons = "; ".join(f"{fault.field} {fault.reason}" for fault in faults)
+    rendering = render(one.current, one.item)
+    prompt = rendering.prompt
+    if prompt is None or rendering.faults:
+        reasons = "; ".join(f"{fault.field} {fault.reason}" for fault in rendering.faults)
         return replace(one, error=f"It cannot be asked about: {reasons}.")
-    if isinstance(wanted.asks, Writing):
-        return replace(one, wanted=wanted)
+    if isinstance(prompt, WritingPrompt):
+        return replace(one, prompt=prompt)
     ranked = version.action_space == ActionSpaceKind.RANKING
     done = one.action if ranked and isinstance(one.action, list) else [option_of(version, one.action)]
-    if not done or any(option not in wanted.options for option in done):
+    if not done or any(option not in prompt.options for option in done):
         return replace(one, error=f"The recorded action is {'not an order' if ranked else 'not one'} of the options.")
-    return replace(one, wanted=wanted, places=tuple(wanted.options.index(option) for option in done))
+    return replace(one, prompt=prompt, places=tuple(prompt.options.index(option) for option in done))
 
 
 def ask_candidate(shadow: Shadow, batch: Sequence[Logged]) -> Answered:
     """Nothing is stored yet."""
     asked = [one for one in batch if not one.error]
-    replies = ask_sides([(question := _ask_about(shadow, one), question.side) for one in asked])
+    replies = ask_each([(request := _ask_about(shadow, one), request.answerer) for one in asked])
     now, cost = timezone.now(), Decimal(0)
     answers = [_failure(shadow, one, one.error, now) for one in batch if one.error]
     silent = 0
@@ -156,18 +151,18 @@ def ask_candidate(shadow: Shadow, batch: Sequence[Logged]) -> Answered:
     return Answered(answers, cost, nobody=bool(asked) and silent == len(asked))
 
 
-def _ask_about(shadow: Shadow, one: Logged) -> Question:
-    assert one.wanted is not None
-    return pin_question(one.id, one.item, "", one.current, shadow.version, one.wanted)
+def _ask_about(shadow: Shadow, one: Logged) -> RoutedRequest:
+    assert one.prompt is not None
+    return pin_request(IdentifiedItem(one.id, "", one.item), "", one.current, shadow.version, one.prompt)
 
 
-def _read_reply(one: Logged, reply: Reply) -> dict[str, Any]:
+def _read_reply(one: Logged, reply: ModelReply) -> dict[str, Any]:
     """The fields of its answer."""
     version, thought = one.current.version, reply.probabilities
     if thought is None:
         return {"pick": reply.action, "agrees": is_same_action(version, reply.action, one.action)}
-    assert one.wanted is not None
-    options, first = one.wanted.options, one.places[0]
+    assert one.prompt is not None
+    options, first = one.prompt.options, one.places[0]
     order = sorted(range(len(thought)), key=lambda place: -thought[place])
     known = {"probabilities": list(thought), "place": first, "agrees": order[0] == first}
     if version.action_space != ActionSpaceKind.RANKING:

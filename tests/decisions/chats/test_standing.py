@@ -90,7 +90,7 @@ def test_nobody_else_s_secret_opens_it_and_what_is_read_anew_is_kept(made, by, h
     assert recall_standing(token=f"{prefix}.{'x' * 43}", slug="helper") is None
     move_alias(by=by, version=ModelVersion.objects.get(number=2), name=AliasName.CHAMPION)
     keep_standing(token=made.token, slug="helper")
-    assert begin(made).question.served.number == 2
+    assert begin(made).request.served.number == 2
     revoke_api_key(by=by, key=made.key)
     keep_standing(token=made.token, slug="helper")
     with pytest.raises(OutOfDate):

@@ -256,3 +256,23 @@ def test_what_an_agent_cannot_do_is_refused_before_anything_is_asked(revise, rem
         assert fault["field"] == place and fault["reason"]
     assert not server.asked
     assert not Call.objects.exists()
+
+
+SEVERAL_FAULTS = [
+    ("choice", {}, [{"state": {}, "options": ["a", "a"], "places": 1}, {"options": ["a"], "places": 1}],
+     ["items[0].options", "items[0].state.text", "items[1].options", "items[1].places"]),
+    ("ranking", {}, [{"options": ["a", "a"], "places": 3}, {"state": {}, "options": ["a"], "places": 3}],
+     ["items[0].options", "items[0].places", "items[1].options", "items[1].places", "items[1].state.text"]),
+    ("text", {"temperature": 3.0}, [{"places": 1}, {"state": {}, "options": ["a"]}],
+     ["agent", "items[0].places", "agent", "items[1].options", "items[1].state.text"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("space", "fields", "items", "places"), SEVERAL_FAULTS, ids=[row[0] for row in SEVERAL_FAULTS])
+def test_every_fault_of_every_item_is_said_at_its_place(revise, remote, api, space, fields, items, places):
+    """What is wrong with the agent stands at no item."""
+    remote("gpt")
+    revise(space, **fields)
+    refused = api("route:read").post("agents/filer/decide", [{"state": STATE} | item for item in items])
+    assert refused.status_code == 400, refused.content
+    assert [fault["field"] for fault in refused.json()["error"]["fields"]] == places

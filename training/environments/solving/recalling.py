@@ -18,8 +18,9 @@ from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.agents.current import CurrentAgent
-from decisions.gateway.questions import Question
-from decisions.gateway.repeating import find_question, record_again
+from decisions.gateway.recording import record_again
+from decisions.gateway.requests import RoutedRequest
+from decisions.gateway.routing import find_request
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from training.environments.solving.acting import Acting
@@ -32,7 +33,7 @@ from workspaces.storage.ids import uuid7
 class Standing:
     """Who would answer now, and what the episode is kept under."""
 
-    question: Question
+    request: RoutedRequest
     key: str
 
 
@@ -43,20 +44,20 @@ def find_standing(*, by: Actor, current: CurrentAgent, acting: Acting) -> Standi
     problem = acting.problem
     if not problem.greedy or not current.agent.cache_seconds or acting.over:
         return None
-    question = find_question(current=current, item=acting.next_item())
-    if question is None or question.route.phase is not None:
+    request = find_request(current=current, item=acting.next_item())
+    if request is None or request.route.phase is not None:
         return None
-    version = question.served
+    version = request.served
     weights = version.artifact.digest if version.artifact is not None else str(version.id)
-    about = [str(by.workspace.id), str(question.current.version.id), weights, problem.seed, problem.max_steps]
+    about = [str(by.workspace.id), str(request.current.version.id), weights, problem.seed, problem.max_steps]
     told = msgspec.json.encode([*about, problem.task], order="deterministic")
-    return Standing(question, f"solve:{hashlib.sha256(told).hexdigest()}")
+    return Standing(request, f"solve:{hashlib.sha256(told).hexdigest()}")
 
 
 def keep_episode(*, standing: Standing, current: CurrentAgent, acting: Acting) -> None:
     """After the end of an episode of which `standing` answered every step."""
     names = {step.model_version for step in acting.trajectory if step.decision_id is not None}
-    if acting.failure is None and acting.episode_id is not None and names == {str(standing.question.served)}:
+    if acting.failure is None and acting.episode_id is not None and names == {str(standing.request.served)}:
         cache.set(standing.key, str(acting.episode_id), timeout=current.agent.cache_seconds)
 
 
@@ -68,17 +69,17 @@ def recall_episode(*, by: Actor, current: CurrentAgent, acting: Acting, standing
     sources = Decision.objects.filter(
         workspace_id=by.workspace.id,
         episode_id=uuid.UUID(kept),
-        agent_version=standing.question.current.version,
+        agent_version=standing.request.current.version,
         recorded_at__gte=timezone.now() - dt.timedelta(seconds=current.agent.cache_seconds),
     )
     again = Acting(acting.place, acting.problem, acting.made)
     again.name, again.started, again.started_at, again.cached = acting.name, acting.started, acting.started_at, True
     found = list(sources.order_by("step_number")[: acting.problem.max_steps])
-    items = _act_again(again, found, str(standing.question.served))
+    items = _act_again(again, found, str(standing.request.served))
     if items is None:
         again.close()
         return None
-    record_again(by=by, question=standing.question, items=items, sources=found, latency_ms=again.latency_ms)
+    record_again(by=by, request=standing.request, items=items, sources=found, latency_ms=again.latency_ms)
     return again
 
 
