@@ -24,11 +24,11 @@ def make_partitions(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    # Constraints of new tables are deferred to the end of a transaction; partitions want them in place.
     replaces = [
         ("decisions", "0003_first_partitions"),
         ("decisions", "0006_partitions_of_steps"),
     ]
+    # Constraints of new tables are deferred to the end of a transaction; partitions want them in place.
     dependencies = [("decisions", "0001_ledger_and_labels")]
 
     operations = [
