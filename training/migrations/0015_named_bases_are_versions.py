@@ -4,13 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [
-        ("decisions", "0041_reward_specs_name_judges"),
-        ("jobs", "0002_let_a_dead_job_be_asked_again"),
-        ("models_registry", "0025_grammar_is_how_it_is_asked"),
-        ("training", "0014_exports_for_ollama"),
-        ("workspaces", "0011_keys_have_limits"),
-    ]
+    dependencies = [("training", "0001_datasets_runs_and_suites")]
 
     operations = [
         migrations.RemoveConstraint(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.urls import reverse
 
-from decisions.labelling.labels import label_decision
-from decisions.models import Decision, Feedback, Label, Reward, Skip
+from decisions.models import Decision, Feedback, Label, Skip
 from decisions.models.tombstones import ERASED_HASH
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
@@ -297,26 +294,6 @@ class TestQueue:
         client.post(at("decision-label", doubtful), {"skip": "1"})
         client.post(at("decision-label", doubtful), {"verdict": "confirmed"})
         assert judged(doubtful)[0] == [("confirmed", None, labeller.email)] and not Skip.objects.exists()
-
-    def test_skips_that_were_written_as_verdicts_are_withdrawn(self, agent: Any, labeller: Any, by: Any) -> None:
-        spec = current_reward_spec(agent)
-        skipped, sent, earlier = DecisionFactory.create_batch(3, agent=agent)
-        FeedbackFactory(decision=earlier, value="corrected")
-        for decision in (skipped, earlier):
-            LabelFactory(decision=decision, reviewer=labeller, verdict="ignored", note="cannot tell")
-        label_decision(by=by, decision=sent, verdict="ignored")
-        calculate_rewards(spec)
-        assert {row.value for row in Reward.objects.all()} == {0.5}
-        migration = import_module("decisions.migrations.0016_withdraw_skips_that_were_verdicts")
-        for _ in range(2):
-            migration.withdraw_skips(apps, None)
-        assert set(Skip.objects.values_list("decision", "reviewer", "note")) == {
-            (decision.id, labeller.pk, "cannot tell") for decision in (skipped, earlier)
-        }
-        assert [label.decision for label in Label.objects.all()] == [sent]
-        assert calculate_rewards(spec).processed == 2
-        newest = {row.decision_id: row.value for row in Reward.objects.order_by("version")}
-        assert newest == {skipped.id: None, sent.id: 0.5, earlier.id: 0.375}
 
     def test_an_option_alone_corrects(self, decision: Decision, labeller: Any, page_client: Any) -> None:
         page_client(labeller).post(at("decision-label", decision), {"option": "0"})

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import itertools
-from importlib import import_module
 
 import pytest
 from django.db import connection, transaction
@@ -21,7 +20,7 @@ from decisions.rewards.valuing import total
 from decisions.tasks import queue_nightly_rewards
 from jobs.models import Job
 from jobs.runner import run_job
-from tools.factories import DecisionFactory, FeedbackFactory, JobFactory
+from tools.factories import DecisionFactory, FeedbackFactory
 from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
@@ -295,14 +294,6 @@ def test_two_calculations_at_once_write_each_reward_once(agent, at_once):
         FeedbackFactory(decision=DecisionFactory(agent=agent))
     assert sum(done.processed for done in at_once(4, lambda: calculate_rewards(spec))) == 20
     assert Reward.objects.count() == 20
-
-
-def test_a_job_that_was_asked_for_by_its_old_kind_goes_on():
-    waiting, other = JobFactory(workspace=None, kind="decisions.reckon_rewards"), JobFactory(workspace=None)
-    migration = import_module("decisions.migrations.0019_jobs_calculate_rewards").Migration
-    with connection.cursor() as cursor:
-        cursor.execute(migration.operations[0].sql)
-    assert [Job.objects.get(id=job.id).kind for job in (waiting, other)] == ["decisions.calculate_rewards", other.kind]
 
 
 def test_the_nightly_job_calculates_every_agent_once_a_day(agent, judged):
