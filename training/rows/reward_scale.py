@@ -8,9 +8,25 @@ from decisions.rewards.valuing import normalise, total
 
 
 def reward_if(spec: RewardSpec, verdict: str) -> float:
-    """What the spec gives, in [0, 1], to a decision of which only this verdict is known."""
+    """What the spec gives, in [0, 1], to a decision of which only this verdict is known: by `verdict` and every
+    component like `prioritizer.acceptance`, whose parameters name the verdicts. Where no component of the spec reads
+    verdicts, its signal decides: right for confirmed, wrong for corrected."""
+    values: dict[str, float] = {}
+    for component in spec.components:
+        known = COMPONENTS.get(component["name"])
+        if known is None:
+            continue
+        parameters = {**known.parameters, **component.get("parameters", {})}
+        if component["name"] == "verdict":
+            values["verdict"] = VERDICT_VALUES[verdict]
+        elif known.metrics == ("verdict",) and verdict in parameters:
+            values[component["name"]] = float(parameters[verdict])
+        elif component["name"] == spec.signal and (ends := known.right_and_wrong(parameters)) is not None:
+            by_signal = dict(zip(("confirmed", "corrected"), ends, strict=True))
+            if verdict in by_signal:
+                values[spec.signal] = by_signal[verdict]
     weights = {component["name"]: component["weight"] for component in spec.components}
-    raw = total({"verdict": VERDICT_VALUES[verdict]}, {"verdict": weights.get("verdict", 0.0)}, clamp=spec.clamp)
+    raw = total(values, weights, clamp=spec.clamp)
     return normalise(raw, low=spec.low, high=spec.high)
 
 
