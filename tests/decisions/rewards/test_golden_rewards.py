@@ -178,7 +178,7 @@ PRIORITIZER = kind(
     "PRIORITIZER",
     Case("confirmed", said(verdict="confirmed"), prioritizer(acceptance=1.0), 1.0, 0.75),
     Case("corrected", said(verdict="corrected"), prioritizer(acceptance=-0.5), -0.5, 0.375),
-    Case("overridden", said(verdict="overridden"), prioritizer(acceptance=-0.5), -0.5, 0.375),
+    Case("overridden", said(verdict="overridden"), prioritizer(acceptance=-0.8), -0.8, 0.3),
     Case("ignored", said(verdict="ignored"), prioritizer(acceptance=0.0), 0.0, 0.5),
     Case(
         "the app says all",
