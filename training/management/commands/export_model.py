@@ -71,7 +71,7 @@ class Command(UncheckedCommand):
             "--cache", action="store_true", help="for onnx: the graph takes keys and values of earlier tokens"
         )
         parser.add_argument("--workspace", help="slug; optional if only one version has this name")
-        parser.add_argument("--json", action="store_true", help="print the report as JSON")
+        parser.add_argument("--json", action="store_true", help="print the report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
         faults: list[str] = []
@@ -90,7 +90,7 @@ class Command(UncheckedCommand):
             sys.exit(EXIT_BAD_INPUT)
         profile = PROFILES[options["profile"] or STANDARD] if options["format"] == OLLAMA else None
         report = self._export(model, plan, output, profile)
-        self.stdout.write(report.model_dump_json(indent=2)) if options["json"] else _print(report, output)
+        self.stdout.write(report.model_dump_json()) if options["json"] else _print(report, output)
         if report.parity.refusals:
             self.stderr.write("Refused: " + "; ".join(report.parity.refusals))
             sys.exit(EXIT_REFUSED)
