@@ -13,7 +13,7 @@ import msgspec
 from django.core.management.base import CommandParser
 
 from decisions.agents.current import find_current_version
-from decisions.models import Agent
+from decisions.models import Agent, AgentKind
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import UnknownVersion
@@ -35,7 +35,9 @@ from workspaces.commands import UncheckedCommand
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 SHOWN = 20
-ADAPTER_CONFIG = "adapter_config.json"
+CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
+TRAINED = ("model", "adapter")
+"""Where `manage.py train` puts the weights in its output folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,9 @@ class Command(UncheckedCommand):
         )
         parser.add_argument(
             "--agent-type",
-            required=True,
-            help="kind (FILER, LIBRARIAN, …) or slug of the agent whose rewards and prompt limit are used",
+            default=AgentKind.FILER.value,
+            help="kind (FILER, LIBRARIAN, …) or slug of the agent whose rewards and prompt limit are used "
+            "(default: FILER)",
         )
         parser.add_argument(
             "--base-model",
@@ -103,6 +106,8 @@ class Command(UncheckedCommand):
         except NoSingleAgent as error:
             faults.insert(0, str(error))
         model = find_model(options["model"], options["base_model"], agent, faults)
+        if (output := options["output"]) is not None and (output.is_dir() or not output.parent.is_dir()):
+            faults.append(f"--output: {output} is a folder, or lies in none; name a file in a folder that is there")
         if faults or model is None or agent is None:
             self.stderr.write("\n".join(faults[:SHOWN]))
             if len(faults) > SHOWN:
@@ -111,7 +116,11 @@ class Command(UncheckedCommand):
         told = self._score(agent, model, data, max(0, options["free_rows"]))
         text = json.dumps(told, ensure_ascii=False, indent=2)
         if options["output"] is not None:
-            options["output"].write_text(text + "\n", encoding="utf-8")
+            try:
+                options["output"].write_text(text + "\n", encoding="utf-8")
+            except OSError as error:  # it changed while the model answered
+                self.stderr.write(f"--output: {options['output']}: {error.strerror}")
+                sys.exit(EXIT_BAD_INPUT)
         else:
             self.stdout.write(text)
 
@@ -164,18 +173,29 @@ class Command(UncheckedCommand):
 
 
 def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) -> Model | None:
-    """A folder, or a version by its name; an adapter's base is the one that is given, or that its folder names."""
+    """A folder, or a version by its name; an adapter's base is the one that is given, or that its folder names. In the
+    output folder of `manage.py train` the model or adapter is found."""
     folder = Path(given)
     if folder.is_dir():
-        folder = folder.resolve()
+        folder = _find_weights(folder.resolve())
         if (folder / REWARD_MODEL).is_file():
             faults.append(f"--model: {given} is a reward model, which scores texts and is not a policy")
             return None
         config = folder / ADAPTER_CONFIG
         if not config.is_file():
             card = folder / CARD
+            if not (folder / CONFIG).is_file():
+                faults.append(f"--model: {given} holds no model: neither {CONFIG} nor {ADAPTER_CONFIG} is there")
+                return None
             return Model(given, str(folder), base=base or (name_base(str(folder)) if card.is_file() else None))
-        under = base or json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path") or ""
+        try:
+            under = base or json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path") or ""
+        except (OSError, ValueError, AttributeError) as error:
+            faults.append(f"--model: {config} cannot be read: {error}")
+            return None
+        if not isinstance(under, str):
+            faults.append(f"--model: {config}: base_model_name_or_path must be a text")
+            return None
         if not under:
             faults.append("--base-model: the LoRA folder does not name its base; give it")
             return None
@@ -200,3 +220,12 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
     if version.base is None:
         return Model(given, artifact, base=root, version=version)
     return Model(given, str(artifact_path(version.base.stored.digest)), artifact, root, version)
+
+
+def _find_weights(folder: Path) -> Path:
+    """The folder itself if it holds weights, else the one in it that `manage.py train` wrote."""
+    known = (CONFIG, ADAPTER_CONFIG, REWARD_MODEL)
+    if any((folder / name).is_file() for name in known):
+        return folder
+    trained = [folder / name for name in TRAINED if (folder / name).is_dir()]
+    return trained[0] if len(trained) == 1 else folder
