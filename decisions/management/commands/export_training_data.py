@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from django.core.management.base import CommandParser
 
 from decisions.models import Agent, AgentKind
 from decisions.queries.export import FORMATS, ExportChoice, ExportReport, export_lines
+from decisions.queries.left_out import count_left_out
 from workspaces.commands import UncheckedCommand
 from workspaces.models import Workspace
 
@@ -43,16 +45,25 @@ class Command(UncheckedCommand):
         chosen = self._choose(workspace, options)
         if str(output) != "-" and not output.parent.is_dir():
             self._refuse(f"--output: there is no folder {output.parent}")
+        if output.is_dir():
+            self._refuse(f"--output: {output} is a folder; name a file")
         report = ExportReport()
         lines = export_lines(workspace=workspace, chosen=chosen, format=options["format"], report=report)
         if str(output) == "-":
             for line in lines:
                 self.stdout.write(line.decode(), ending="")
         else:
-            self._write(lines, output, report)
+            try:
+                self._write(lines, output, report)
+            except OSError as error:
+                self._refuse(f"--output: {output}: {error.strerror}")
+        left_out = count_left_out(workspace=workspace, chosen=chosen)
+        for name, count in left_out.items():
+            if count and not (options["json"] and str(output) == "-"):  # the report is all of standard error then
+                self.stderr.write(f"--{name.replace('_', '-')} left out {count} rewarded decisions", self._plain)
         said = self.stderr if str(output) == "-" else self.stdout
         if options["json"]:
-            plain = report.as_plain() | {"output": str(output), "format": options["format"]}
+            plain = report.as_plain() | {"left_out": left_out, "output": str(output), "format": options["format"]}
             said.write(json.dumps(plain), self._plain)
         else:
             said.write(f"{report.rows} rows to {output}; {report.unusable} decisions could not be written", self._plain)
@@ -97,6 +108,8 @@ class Command(UncheckedCommand):
             self._refuse(f"--agent-type: there is no agent {wanted!r} here; a kind or a slug")
         if options["limit"] < 0:
             self._refuse(f"--limit: {options['limit']} is negative")
+        if not math.isfinite(options["min_reward"]):
+            self._refuse(f"--min-reward: {options['min_reward']} is not a finite number")
         return ExportChoice(
             agent=None if is_kind else wanted,
             kind=wanted if is_kind else None,

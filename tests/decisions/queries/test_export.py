@@ -263,6 +263,7 @@ class TestCommand:
             "unusable": 0,
             "mean_reward": 0.25,
             "agents": {"filer": 2},
+            "left_out": {"min_reward": 0, "require_feedback": 0, "limit": 0},
             "output": str(file),
             "format": "chat",
         }
@@ -275,6 +276,21 @@ class TestCommand:
         code, out, _ = self.run("--agent-type", "filer", "--workspace", "acme", "--output", str(file), *flags)
         assert (code, out) == (0, f"1 rows to {file}; 0 decisions could not be written\n")
         assert json.loads(file.read_text())["prompt"] == "a flight"
+
+    def test_what_the_limits_leave_out_is_counted(self, judged, agent, told, tmp_path):
+        unjudged = judged(state={"text": "a cruise"}, action="travel")
+        RewardFactory(decision=unjudged, spec=current_reward_spec(agent), raw=0.5)
+        file = tmp_path / "filer.jsonl"
+        flags = ("--agent-type", "FILER", "--output", str(file), "--json")
+        _, out, err = self.run(*flags, "--limit", "1")
+        assert json.loads(out)["left_out"] == {"min_reward": 0, "require_feedback": 0, "limit": 2}
+        assert err.splitlines() == ["--limit left out 2 rewarded decisions"]
+        _, out, err = self.run(*flags, "--min-reward", "0", "--require-feedback")
+        assert json.loads(out)["left_out"] == {"min_reward": 1, "require_feedback": 1, "limit": 0}
+        assert err.splitlines() == [
+            "--min-reward left out 1 rewarded decisions",
+            "--require-feedback left out 1 rewarded decisions",
+        ]
 
     def test_standard_output(self, told):
         code, out, err = self.run("--agent-type", "FILER", "--output", "-", "--json")
@@ -293,13 +309,15 @@ class TestCommand:
             ("--agent-type", "FILER", "--output", "nowhere/x.jsonl"),
             ("--agent-type", "FILER", "--output", "x.jsonl", "--workspace", "unknown"),
             ("--agent-type", "FILER", "--output", "x.jsonl", "--limit", "-1"),
+            ("--agent-type", "FILER", "--output", "x.jsonl", "--min-reward", "nan"),
+            ("--agent-type", "FILER", "--output", "."),
         ],
     )
     def test_what_is_not_usable_is_refused(self, told, tmp_path, monkeypatch, wrong):
         monkeypatch.chdir(tmp_path)
         code, out, err = self.run(*wrong)
         assert (code, out, list(tmp_path.iterdir())) == (2, "", [])
-        assert any(flag in err for flag in ("--agent-type", "--output", "--workspace", "--limit"))
+        assert any(flag in err for flag in ("--agent-type", "--output", "--workspace", "--limit", "--min-reward"))
 
 
 MEASURE = """
