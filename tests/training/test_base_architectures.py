@@ -26,10 +26,11 @@ RIGHT = "all-linear or attention"
 
 @pytest.fixture
 def base(tmp_path: Path, settings: Any) -> Path:
-    """A folder that says what it is, and holds no weights."""
+    """A folder that says what it is; nothing reads its weights."""
     folder = tmp_path / "models" / "small"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"model_type": "gpt2"}')
+    (folder / "model.safetensors").write_bytes(b"")
     settings.BASE_MODELS = [str(folder.parent)]
     return folder
 
