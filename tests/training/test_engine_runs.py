@@ -365,7 +365,7 @@ class TestPublishing:
     def test_what_fails_on_the_way_leaves_nothing_half(self, claimed, tiny_run, monkeypatch):
         run, context = claimed
         monkeypatch.setattr(
-            "training.supervision.job.move_run", lambda *a, **k: (_ for _ in ()).throw(RuntimeError("late"))
+            "training.supervision.publishing.move_run", lambda *a, **k: (_ for _ in ()).throw(RuntimeError("late"))
         )
         with pytest.raises(RuntimeError, match="late"):
             publish(context, run, finished(tiny_run))
