@@ -356,6 +356,7 @@ def _decision_row(begun: Begun, request: RoutedRequest, written: Written, *, com
         options=list(begun.chat.tools) or None,
         action=written.actions(complete=complete) if calls else written.text,
         completion=written.text or None,
+        reasoning=written.reasoning,
         propensity=written.propensity if complete else None,
         temperature=_temperature(begun.chat, request.current) or None,  # a greedy answer has none
         epsilon=0.0,

@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 from django.conf import settings
 
+from models_registry.backends.answers import ChunkReader, MalformedAnswer, decode, read_completion
 from models_registry.backends.asking import breaker_of
 from models_registry.backends.endpoint import Endpoint
 from models_registry.backends.openai import said_in
@@ -123,10 +124,10 @@ class ChatClients:
         response = await self._send(attempt, {**body, "stream": False})
         async with response:
             answer = await _json_of(endpoint, response)
-        choices = answer.get("choices") if isinstance(answer, dict) else None
-        if not (isinstance(choices, list) and choices and isinstance(choices[0].get("message"), dict)):
-            raise BackendUnavailable(f"{endpoint.name} answered without a message.")
-        return answer
+        try:
+            return read_completion(answer)
+        except MalformedAnswer as error:
+            raise BackendUnavailable(f"{endpoint.name} answered {error}.") from error
 
     async def _begin_stream(self, attempt: Attempt, body: Mapping[str, Any]) -> Streamed:
         response = await self._send(attempt, {**body, "stream": True, "stream_options": {"include_usage": True}})
@@ -214,35 +215,41 @@ async def _with_first(first: T, rest: AsyncIterator[T]) -> AsyncIterator[T]:
 
 
 async def _read_chunks(endpoint: Endpoint, response: aiohttp.ClientResponse) -> AsyncIterator[list[dict[str, Any]]]:
-    """Up to [DONE], those of one read together. A stream that ends without it was broken off."""
-    begun = b""
+    """Up to [DONE], those of one read together. A stream that ends without it was broken off, unless it gave a reason
+    for its end: some servers send no [DONE]."""
+    begun, reader = b"", ChunkReader()
     try:
         async for piece in response.content.iter_any():
             *lines, begun = (begun + piece).split(b"\n")
-            # Others are comments, which keep a connection open, and names of events.
-            texts = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+            texts = _data_of(lines)
             done = DONE in texts
-            if chunks := [_chunk_of(endpoint, text) for text in texts[: texts.index(DONE) if done else None]]:
+            if chunks := [_chunk_of(endpoint, reader, text) for text in texts[: texts.index(DONE) if done else None]]:
                 yield chunks
             if done:
                 return
+        if chunks := [_chunk_of(endpoint, reader, text) for text in _data_of([begun]) if text != DONE]:
+            yield chunks
     except (aiohttp.ClientError, OSError) as error:
         raise _unavailable(endpoint, error) from error
     finally:
         response.release()  # closes the connection where the answer is not at its end
-    raise BackendUnavailable(f"{endpoint.name} broke off its answer.")
+    if not reader.finished:
+        raise BackendUnavailable(f"{endpoint.name} broke off its answer.")
 
 
-def _chunk_of(endpoint: Endpoint, text: bytes) -> dict[str, Any]:
+def _data_of(lines: Sequence[bytes]) -> list[bytes]:
+    """Other lines are comments, which keep a connection open, and names of events."""
+    return [line[5:].strip() for line in lines if line.startswith(b"data:")]
+
+
+def _chunk_of(endpoint: Endpoint, reader: ChunkReader, text: bytes) -> dict[str, Any]:
     try:
-        chunk = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise BackendUnavailable(f"{endpoint.name} did not send JSON.") from error
-    if not isinstance(chunk, dict):
-        raise BackendUnavailable(f"{endpoint.name} sent something that is not a chunk of a chat.")
-    if "error" in chunk:
-        raise BackendUnavailable(f"{endpoint.name} failed: {said_in(chunk)[:300]}")
-    return chunk
+        chunk = decode(text)
+        if isinstance(chunk, dict) and chunk.get("error"):
+            raise BackendUnavailable(f"{endpoint.name} failed: {said_in(chunk)[:300]}")
+        return reader.read(chunk)
+    except MalformedAnswer as error:
+        raise BackendUnavailable(f"{endpoint.name} sent {error}.") from error
 
 
 def _unavailable(endpoint: Endpoint, error: Exception) -> BackendUnavailable:
@@ -263,8 +270,8 @@ def _refusal(endpoint: Endpoint, status: int, answer: Any) -> BackendUnavailable
 async def _json_of(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Any:
     """None where the body is no JSON. Raises BackendUnavailable where it does not come."""
     try:
-        return msgspec.json.decode(await response.read())
+        return decode(await response.read())
     except (aiohttp.ClientError, OSError) as error:
         raise _unavailable(endpoint, error) from error
-    except (msgspec.DecodeError, RecursionError):
+    except MalformedAnswer:
         return None

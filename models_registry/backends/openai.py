@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from models_registry.backends.answers import MalformedAnswer, decode, read_completion
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written
 from models_registry.backends.outbound import headers_of, http_client, timeout_of
 from models_registry.backends.prompts import Prompt
@@ -86,9 +87,10 @@ def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
     item = replace(item, prompt=prompt)
     answer = call(endpoint, "POST", "/chat/completions", _body(endpoint, item), left)
     try:
-        text = str(answer["choices"][0]["message"]["content"] or "")
-    except (KeyError, IndexError, TypeError) as error:
-        raise BackendUnavailable(f"{endpoint.name} answered without a message.") from error
+        answer = read_completion(answer)
+    except MalformedAnswer as error:
+        raise BackendUnavailable(f"{endpoint.name} answered {error}.") from error
+    text = answer["choices"][0]["message"].get("content") or ""
     usage = answer.get("usage") or {}
     tokens_in, tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
     pick = _pick(text, item.options)
@@ -185,8 +187,8 @@ def _may_wait(attempt: int, response: httpx.Response | None, ends: float) -> boo
 
 def _read(endpoint: Endpoint, response: httpx.Response) -> dict[str, Any]:
     try:
-        answer = response.json()
-    except ValueError:
+        answer = decode(response.content)
+    except MalformedAnswer:
         answer = None
     if response.is_success and isinstance(answer, dict):
         return answer
