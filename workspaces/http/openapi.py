@@ -103,9 +103,9 @@ REFUSALS = {
     ),
     411: Refusal(
         "LengthRequired",
-        "A chunked body.",
+        "A body without a length.",
         "length_required",
-        "Send a Content-Length; chunked bodies are not accepted.",
+        "Send a Content-Length, or a chunked body by HTTP/1.1.",
     ),
     413: Refusal(
         "TooLarge", "The body is too long.", "too_large", "The body has 1048577 bytes; at most 1048576 are allowed."
