@@ -340,6 +340,7 @@ def serve(settings: Any) -> Iterator[Callable[[], OpenAIServer]]:
     """Starts OpenAI-compatible servers; backends may point at them."""
     from models_registry.backends.asking import forget_breakers
     from models_registry.backends.outbound import close_clients
+    from models_registry.backends.parameters import forget_refusals
 
     made: list[OpenAIServer] = []
 
@@ -351,5 +352,6 @@ def serve(settings: Any) -> Iterator[Callable[[], OpenAIServer]]:
     yield start
     close_clients()
     forget_breakers()
+    forget_refusals()
     for one in made:
         one.stop()

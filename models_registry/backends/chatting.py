@@ -21,10 +21,11 @@ from django.conf import settings
 from models_registry.backends.answers import ChunkReader, MalformedAnswer, decode, read_completion
 from models_registry.backends.asking import breaker_of
 from models_registry.backends.endpoint import Endpoint
-from models_registry.backends.openai import said_in
+from models_registry.backends.openai import said_in, unavailable_by
 from models_registry.backends.outbound import async_session, async_timeout, headers_of
+from models_registry.backends.parameters import adapt, learn
 from models_registry.backends.places import Place
-from models_registry.errors import BackendTooSlow, BackendUnavailable, ChatRefused
+from models_registry.errors import BackendBusy, BackendTooSlow, BackendUnavailable, ChatRefused
 from models_registry.models import BackendKind, ModelVersion
 
 T = TypeVar("T")
@@ -145,20 +146,25 @@ class ChatClients:
         """A response of status 2xx, whose body has not been read. Raises BackendUnavailable, ChatRefused."""
         endpoint = attempt.place.endpoint
         path = "/v1/chat/completions" if endpoint.kind == BackendKind.MODEL_SERVER else "/chat/completions"
-        try:
-            response = await self.of(endpoint).post(
-                endpoint.url + path,
-                data=msgspec.json.encode({**body, **attempt.fields, "model": attempt.place.model}),
-                headers=headers_of(endpoint) | {"Content-Type": "application/json"},
-                timeout=async_timeout(endpoint, endpoint.timeout_seconds),
-                allow_redirects=False,
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            raise _unavailable(endpoint, error) from error
-        if 200 <= response.status < 300:
-            return response
-        async with response:
-            raise _refusal(endpoint, response.status, await _json_of(endpoint, response))
+        model = attempt.place.model
+        while True:
+            sent = adapt(endpoint, model, {**body, **attempt.fields, "model": model})
+            try:
+                response = await self.of(endpoint).post(
+                    endpoint.url + path,
+                    data=msgspec.json.encode(sent),
+                    headers=headers_of(endpoint) | {"Content-Type": "application/json"},
+                    timeout=async_timeout(endpoint, endpoint.timeout_seconds),
+                    allow_redirects=False,
+                )
+            except (aiohttp.ClientError, OSError) as error:
+                raise _unavailable(endpoint, error) from error
+            if 200 <= response.status < 300:
+                return response
+            async with response:
+                refusal = _refusal(endpoint, response, await _json_of(endpoint, response))
+            if not (isinstance(refusal, ChatRefused) and learn(endpoint, model, sent, refusal.message, refusal.param)):
+                raise refusal
 
 
 async def _first_that_answers(
@@ -166,6 +172,7 @@ async def _first_that_answers(
 ) -> tuple[T, tuple[str, ...]]:
     """What the first attempt gives that succeeds, and why those before did not. The last one gets all its time."""
     failures: list[str] = []
+    busy: list[BackendBusy] = []
     asked: uuid.UUID | None = None
     for index, attempt in enumerate(attempts):
         endpoint = attempt.place.endpoint
@@ -182,6 +189,7 @@ async def _first_that_answers(
         except BackendUnavailable as error:
             breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
             failures.append(error.message)
+            busy += [error] if isinstance(error, BackendBusy) else []
         except ChatRefused as refused:
             breaker.succeeded()
             refused.backend = asked
@@ -189,8 +197,10 @@ async def _first_that_answers(
         else:
             breaker.succeeded()
             return answered, tuple(failures)
-    nobody = BackendUnavailable(" ".join(failures) or "This model is deployed nowhere.")
+    nobody = (BackendBusy if busy else BackendUnavailable)(" ".join(failures) or "This model is deployed nowhere.")
     nobody.backend = asked
+    if isinstance(nobody, BackendBusy):  # the client has to wait for the first of them that may answer
+        nobody.wait = min(error.wait for error in busy)
     raise nobody
 
 
@@ -258,10 +268,10 @@ def _unavailable(endpoint: Endpoint, error: Exception) -> BackendUnavailable:
     return BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.")
 
 
-def _refusal(endpoint: Endpoint, status: int, answer: Any) -> BackendUnavailable | ChatRefused:
+def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse, answer: Any) -> BackendUnavailable | ChatRefused:
     said = said_in(answer)[:300]
-    if status not in REFUSALS:
-        return BackendUnavailable(f"{endpoint.name} answered {status}{f': {said}' if said else ''}.")
+    if response.status not in REFUSALS:
+        return unavailable_by(endpoint, response.status, said, response.headers)
     told = answer.get("error") if isinstance(answer, dict) else None
     named = {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
     return ChatRefused(said or f"{endpoint.name} refused it.", param=named.get("param"), reason=named.get("code"))

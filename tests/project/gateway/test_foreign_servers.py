@@ -4,8 +4,10 @@ ledger keeps. Written by hand after the forms of those servers."""
 import json
 from typing import Any
 
+import openai
 import pytest
 
+from decisions.agents.revising import revise_agent
 from decisions.models import Decision
 from models_registry.models import Call
 from tests.project.gateway.test_chats import SAYS, WEATHER, chat
@@ -216,3 +218,55 @@ def test_an_answer_of_the_wrong_shape_is_that_server_s_failure_and_the_next_one_
         assert stream.get_final_completion().choices[0].message.content == SAYS
     assert (len(first.asked), len(second.asked)) == (2, 2)
     assert [call.fallback != "" for call in Call.objects.all()] == [True, True]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_s_429_stays_one_with_its_wait_where_no_other_answers(stream, client, helper, deploy, serve):
+    agent, version, first = helper
+    busy = (429, {"error": {"message": "Rate limit reached", "type": "requests"}}, {"retry-after": "7.2"})
+    first.answers.append(busy)
+    with pytest.raises(openai.RateLimitError) as refused:
+        client.chat.completions.create(**chat(stream=stream))
+    assert (refused.value.code, refused.value.response.headers["retry-after"]) == ("rate_limit_exceeded", "8")
+    assert "Rate limit reached" in refused.value.message
+    call = Call.objects.get()
+    assert (call.state, Decision.objects.count()) == ("failed", 0)
+    second = serve()
+    second.pick = SAYS
+    deploy(agent, "other", second.url, version=version)
+    first.answers.append(busy)
+    assert client.chat.completions.create(**chat()).choices[0].message.content == SAYS
+
+
+def refuse(name: str, code: str) -> tuple[int, dict[str, Any]]:
+    message = f"Unsupported {code.removeprefix('unsupported_')}: '{name}' is not supported with this model."
+    return 400, {"error": {"message": message, "type": "invalid_request_error", "param": name, "code": code}}
+
+
+def test_what_a_reasoning_model_refuses_is_learnt_by_one_refusal_each(client, helper):
+    server = helper[2]
+    server.answers += [refuse("max_tokens", "unsupported_parameter"), refuse("temperature", "unsupported_value")]
+    assert client.chat.completions.create(**chat(temperature=0)).choices[0].message.content == SAYS
+    client.chat.completions.create(**chat(max_tokens=5, temperature=0.5))
+    client.responses.create(model="helper", input="How?", max_output_tokens=6)
+    limits = [
+        (body.get("max_tokens"), body.get("max_completion_tokens"), body.get("temperature")) for body in server.asked
+    ]
+    assert limits == [(99, None, 0), (None, 99, 0), (None, 99, None), (None, 5, None), (None, 6, None)]
+    assert set(Decision.objects.values_list("temperature", "propensity")) == {(None, None)}
+    server.answers.append(
+        (400, {"error": {"message": "max_completion_tokens is too large", "param": "max_completion_tokens"}})
+    )
+    with pytest.raises(openai.BadRequestError, match="too large"):  # the number is wrong, not its name
+        client.chat.completions.create(**chat(max_tokens=10**9))
+    assert len(server.asked) == 6
+
+
+def test_a_developer_s_message_stands_under_the_version_s_system_prompt(client, by, helper):
+    agent, _, server = helper
+    revise_agent(by=by, agent=agent, expected=1, changes={"system_prompt": "You plan journeys."})
+    asked = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "How?"}]
+    client.chat.completions.create(model="helper", messages=asked)
+    both = {"role": "developer", "content": "You plan journeys.\n\nBe brief."}
+    assert server.asked[0]["messages"] == [both, asked[1]]
+    assert Decision.objects.get().state["messages"] == asked
