@@ -22,7 +22,7 @@ from models_registry.backends.answers import ChunkReader, MalformedAnswer, decod
 from models_registry.backends.asking import breaker_of
 from models_registry.backends.endpoint import Endpoint
 from models_registry.backends.openai import said_in, unavailable_by
-from models_registry.backends.outbound import async_session, async_timeout, headers_of
+from models_registry.backends.outbound import MOST_BYTES, MOST_LINE, async_session, async_timeout, headers_of, too_long
 from models_registry.backends.parameters import adapt, learn
 from models_registry.backends.places import Place
 from models_registry.errors import BackendBusy, BackendTooSlow, BackendUnavailable, ChatRefused
@@ -227,17 +227,27 @@ async def _with_first(first: T, rest: AsyncIterator[T]) -> AsyncIterator[T]:
 async def _read_chunks(endpoint: Endpoint, response: aiohttp.ClientResponse) -> AsyncIterator[list[dict[str, Any]]]:
     """Up to [DONE], those of one read together. A stream that ends without it was broken off, unless it gave a reason
     for its end: some servers send no [DONE]."""
-    begun, reader = b"", ChunkReader()
+    begun, reader, received = bytearray(), ChunkReader(), 0
+    ends = time.monotonic() + settings.LONGEST_ANSWER_SECONDS
     try:
         async for piece in response.content.iter_any():
-            *lines, begun = (begun + piece).split(b"\n")
+            received += len(piece)
+            if received > MOST_BYTES or len(begun) > MOST_LINE:
+                raise too_long(endpoint)
+            if time.monotonic() > ends:
+                raise BackendTooSlow(f"{endpoint.name} was not done after {settings.LONGEST_ANSWER_SECONDS:g} s.")
+            begun += piece
+            if b"\n" not in piece:
+                continue
+            *lines, rest = bytes(begun).split(b"\n")
+            begun = bytearray(rest)
             texts = _data_of(lines)
             done = DONE in texts
             if chunks := [_chunk_of(endpoint, reader, text) for text in texts[: texts.index(DONE) if done else None]]:
                 yield chunks
             if done:
                 return
-        if chunks := [_chunk_of(endpoint, reader, text) for text in _data_of([begun]) if text != DONE]:
+        if chunks := [_chunk_of(endpoint, reader, text) for text in _data_of([bytes(begun)]) if text != DONE]:
             yield chunks
     except (aiohttp.ClientError, OSError) as error:
         raise _unavailable(endpoint, error) from error
@@ -278,9 +288,17 @@ def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse, answer: Any) 
 
 
 async def _json_of(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Any:
-    """None where the body is no JSON. Raises BackendUnavailable where it does not come."""
+    """None where the body is no JSON. Raises BackendUnavailable where it does not come, or is too long."""
+    content = bytearray()
     try:
-        return decode(await response.read())
+        async with asyncio.timeout(settings.LONGEST_ANSWER_SECONDS):
+            async for piece in response.content.iter_any():
+                content += piece
+                if len(content) > MOST_BYTES:
+                    raise too_long(endpoint)
+        return decode(bytes(content))
+    except TimeoutError as error:
+        raise BackendTooSlow(f"{endpoint.name} was not done after {settings.LONGEST_ANSWER_SECONDS:g} s.") from error
     except (aiohttp.ClientError, OSError) as error:
         raise _unavailable(endpoint, error) from error
     except MalformedAnswer:

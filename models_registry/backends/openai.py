@@ -20,7 +20,7 @@ import httpx
 
 from models_registry.backends.answers import MalformedAnswer, decode, read_completion
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written
-from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.outbound import fetch
 from models_registry.backends.parameters import adapt, learn
 from models_registry.backends.prompts import Prompt
 from models_registry.backends.token_cuts import LEAST_SECONDS, cut_prompt
@@ -61,8 +61,7 @@ class OpenAIClient:
 
     def load(self, endpoint: Endpoint, model: str) -> None:
         """Such servers read models when they start: the model has to be among those that they list."""
-        listed = call(endpoint, "GET", "/models", None, endpoint.timeout_seconds).get("data", [])
-        names = [str(one.get("id")) for one in listed if isinstance(one, Mapping)]
+        names = [str(row.get("id")) for row in list_models(endpoint, endpoint.timeout_seconds)]
         if names and model not in names:
             raise BackendRefused(f"{endpoint.name} has no model {model}; it has {', '.join(names[:20])}.")
 
@@ -148,6 +147,12 @@ def _pick(text: str, options: Sequence[str]) -> str | None:
     return next((option for option in options if option in (text, stripped)), None)
 
 
+def list_models(endpoint: Endpoint, seconds: float) -> list[Mapping[str, Any]]:
+    """The models that the server names. Raises as `call` does."""
+    rows = call(endpoint, "GET", "/models", None, seconds).get("data")
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+
+
 def call(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> dict[str, Any]:
     """The answer as JSON. Raises as `send` does, and BackendUnavailable (5xx, no JSON) or BackendRefused (4xx)."""
     return _read(endpoint, send(endpoint, method, path, body, seconds))
@@ -174,13 +179,7 @@ def send(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) 
         left = ends - time.monotonic()
         last = attempt == endpoint.retries
         try:
-            response = http_client(endpoint.url, own=False).request(
-                method,
-                endpoint.url + path,
-                json=body,
-                headers=headers_of(endpoint),
-                timeout=timeout_of(endpoint, max(left, LEAST_SECONDS)),
-            )
+            response = fetch(endpoint, method, path, body, max(left, LEAST_SECONDS))
         except httpx.ReadTimeout as error:
             raise BackendTooSlow(f"{endpoint.name} did not answer within {seconds:g} s.") from error
         except httpx.HTTPError as error:
