@@ -414,7 +414,7 @@ MODEL_SERVER_TIMEOUT_SECONDS = float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS"
 BACKEND_URLS = env_list("RECKONER_BACKEND_URLS", "https://api.openai.com")
 # A server that has another one to stand in for it is waited for no longer than this.
 FALLBACK_SECONDS = float(env("RECKONER_FALLBACK_SECONDS", "1.2"))
-LONGEST_ANSWER_SECONDS = float(env("RECKONER_LONGEST_ANSWER_SECONDS", "1800"))
+LONGEST_ANSWER_SECONDS = float(env("RECKONER_LONGEST_ANSWER_SECONDS", "840"))
 # How many chats the gateway answers at the same time. It refuses further ones.
 GATEWAY_CHATS = int(env("RECKONER_GATEWAY_CHATS", "512"))
 # How often backends are asked whether they answer.
