@@ -25,6 +25,7 @@ from training.engine.spec.right_from import RIGHT_FROM
 from training.engine.spec.run_spec import HELD_OUT, ORDERED, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
+from training.rows.decision_fields import find_compared
 from training.rows.text_answers import find_text_faults
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from training.runs.architectures import find_base_faults
@@ -299,6 +300,7 @@ def engine_spec(
             "log": paths.log,
             "suites": dict(paths.suites),
             "text_suites": dict(paths.text_suites),
+            "compared": find_compared(source.dataset.agent).model_dump(mode="json"),
         },
     }
     if paths.reward_model is not None:

@@ -46,6 +46,7 @@ from training.evaluation.suites.scoring import (
 )
 from training.evaluation.suites.texts import as_suite_row
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore, TrainingRun
+from training.rows.decision_fields import find_compared
 from training.rows.parts import ROWS_FILE, SLICES
 from training.rows.reward_scale import reward_if
 from training.rows.text_answers import find_text_faults, read_right_texts
@@ -251,7 +252,10 @@ def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, na
         "run_id": run_dir.name,
         "method": "evaluate",
         "base": base or {"path": artifact},
-        "data": {"text_suites" if suite.is_of_texts else "suites": {name: f"data/{name}.jsonl"}},
+        "data": {
+            "text_suites" if suite.is_of_texts else "suites": {name: f"data/{name}.jsonl"},
+            "compared": find_compared(suite.agent).model_dump(mode="json"),
+        },
         **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
     }
 
@@ -273,7 +277,8 @@ def make_score(suite: EvaluationSuite, folder: Path, told: SuiteAnswers, words: 
         artifact = store_artifact(
             workspace=suite.workspace, folder=Path(place), kind=ArtifactKind.DATASET, meta={"answers_to": str(suite.id)}
         )
-    scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
+    compared = find_compared(suite.agent)
+    scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows, compared=compared)
     if words is not None and not suite.is_of_texts:
         asked = msgspec.convert(rows, list[Labelled])
         hits = [one.correct for one in answers]
@@ -295,7 +300,7 @@ def save_score(score: SuiteScore, version: ModelVersion, run: TrainingRun | None
         else None
     )
     if before is not None and before.answers.removed_at is None:
-        score.against_id, score.differences = before.version_id, compare(load_answers(score), load_answers(before))
+        score.against_id, score.differences = before.version_id, compare_scores(score, before)
     score.save()
     return score
 
@@ -324,4 +329,4 @@ def compare_scores(score: SuiteScore, other: SuiteScore) -> dict[str, Any]:
     """`score` minus `other`, paired; both of one suite. Raises Conflict where the answers are gone."""
     if score.against_id == other.version_id and score.differences:
         return dict(score.differences)
-    return compare(load_answers(score), load_answers(other))
+    return compare(load_answers(score), load_answers(other), find_compared(score.suite.agent))

@@ -28,6 +28,7 @@ from training.evaluation.suites.scoring import make_value, rankings_of, read_ans
 from training.evaluation.suites.texts import as_suite_row
 from training.imports.answers import KnownAnswers, read_answers_file
 from training.management.agents import NoSingleAgent, find_agent
+from training.rows.decision_fields import find_compared
 from training.rows.reward_scale import reward_if
 from training.runs import launcher
 from training.supervision.cards import CARD, name_base
@@ -126,6 +127,7 @@ class Command(UncheckedCommand):
 
     def _score(self, agent: Agent, model: Model, data: KnownAnswers, free_rows: int) -> dict[str, Any]:
         spec, setup = current_reward_spec(agent), find_current_version(agent)
+        compared = find_compared(agent)
         value = make_value({"right": reward_if(spec, "confirmed"), "wrong": reward_if(spec, "corrected")})
         is_text = data.kind is RowKind.TEXT
         rows = [as_suite_row(row) for row in data.rows] if is_text else data.rows
@@ -136,7 +138,10 @@ class Command(UncheckedCommand):
                 "run_id": "evaluate",
                 "method": "evaluate",
                 "base": model.source,
-                "data": {"text_suites" if is_text else "suites": {"file": "rows.jsonl"}},
+                "data": {
+                    "text_suites" if is_text else "suites": {"file": "rows.jsonl"},
+                    "compared": compared.model_dump(mode="json"),
+                },
                 "evaluate": {"free_rows": free_rows},
                 **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
             }
@@ -151,7 +156,7 @@ class Command(UncheckedCommand):
             told = result.suites["file"]
             with (attempt / told.predictions).open(encoding="utf-8") as lines:
                 answers = read_answers(map(json.loads, lines), rows, slice_by="group", value=value)
-        scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
+        scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows, compared=compared)
         prompts = {row["id"]: row["prompt"] for row in rows}
         words = teach_words_of(model.version) if model.version is not None and not is_text else None
         hits, ranked = [one.correct for one in answers], rankings_of(answers)

@@ -1,0 +1,17 @@
+"""Which fields of an agent's actions decide, for everything that compares two actions."""
+
+from __future__ import annotations
+
+from decisions.agents.choices import fields_beside
+from decisions.agents.current import find_current_version
+from decisions.agents.kinds import KINDS
+from decisions.models import Agent
+from training.engine.spec.compared import Compared
+
+
+def find_compared(agent: Agent) -> Compared:
+    """By the agent's kind, and by what its current schema marks as beside the choice."""
+    setup, version = KINDS.get(agent.kind), find_current_version(agent)
+    beside = fields_beside(version) if version is not None else ()
+    explains, sets = (setup.explains, setup.sets) if setup is not None else (frozenset[str](), frozenset[str]())
+    return Compared(explains=tuple(sorted(explains.union(beside))), sets=tuple(sorted(sets)))
