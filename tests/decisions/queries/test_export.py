@@ -30,7 +30,7 @@ from tools.factories import (
     RewardFactory,
     RewardSpecFactory,
 )
-from training.imports.texts import read_texts
+from training.imports.exported import read_export
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -91,6 +91,7 @@ class TestLines:
         assert metadata == {
             "decisionId": told[1],
             "agentType": "FILER",
+            "agent": "filer",
             "itemId": "item-1",
             "opusId": "opus-1",
             "userFeedback": "CORRECTED",
@@ -115,13 +116,13 @@ class TestLines:
         assert [row["messages"][0]["content"] for row in read(workspace)[:2]] == ["File notes.", KINDS["FILER"].system]
         file = tmp_path / "exported.jsonl"
         file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="completion")))
-        rows, faults = read_texts(file)
-        assert [row.get("system") for row in rows] == ["File notes.", None, None, None] and not faults
+        found, faults = read_export(file)
+        assert [row.get("system") for row in found.rows] == ["File notes.", None, None, None] and not faults
         file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="chat")))
-        rows, faults = read_texts(file)
-        assert [row.get("system") for row in rows] == ["File notes.", None, None, None] and not faults
+        found, faults = read_export(file)
+        assert [row.get("system") for row in found.rows] == ["File notes.", None, None, None] and not faults
         file.write_text(json.dumps({"messages": read(workspace)[1]["messages"]}))  # a chat of another hand
-        assert read_texts(file)[0][0]["system"] == KINDS["FILER"].system
+        assert read_export(file)[0].rows[0]["system"] == KINDS["FILER"].system
 
     def test_an_action_of_fields_is_completed_by_confidence_and_reasoning(self, workspace):
         agent = AgentFactory(workspace=workspace)

@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 from django.core.management.base import CommandParser
+from django.db.models import QuerySet
 
 from decisions.agents.current import find_current_version
+from decisions.agents.kinds import KINDS
 from decisions.models import Agent, AgentKind
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.opening import artifact_path
@@ -71,14 +73,13 @@ class Command(UncheckedCommand):
             "--test-data",
             required=True,
             type=Path,
-            help="JSON lines {id, prompt, options, answer}; or texts, {id, prompt, completion} and whether they are "
-            "right, or what export_training_data wrote",
+            help="JSON lines {id, prompt, options, answer}; or what export_training_data wrote, of choices and of "
+            "texts; or texts, {id, prompt, completion} and whether they are right",
         )
         parser.add_argument(
             "--agent-type",
-            default=AgentKind.FILER.value,
-            help="kind (FILER, LIBRARIAN, …) or slug of the agent whose rewards and prompt limit are used "
-            "(default: FILER)",
+            help="kind (FILER, LIBRARIAN, …) or slug of the agent whose rewards, prompt limit and decision fields are "
+            "used (default: the one whose decisions the file holds, else FILER)",
         )
         parser.add_argument(
             "--base-model",
@@ -103,7 +104,8 @@ class Command(UncheckedCommand):
             agents = agents.filter(workspace__slug=options["workspace"])
         data, faults = read_answers_file(options["test_data"])
         try:
-            agent = find_agent(agents, options["agent_type"])
+            agent = find_agent(agents, options["agent_type"] or _name_agent(agents, data))
+            faults += _find_other_kinds(agent, data, options["test_data"])
         except NoSingleAgent as error:
             faults.insert(0, str(error))
         model = find_model(options["model"], options["base_model"], agent, faults)
@@ -175,6 +177,24 @@ class Command(UncheckedCommand):
             "scores": scores,
             "sample_errors": errors,
         }
+
+
+def _name_agent(agents: QuerySet[Agent], data: KnownAnswers) -> str:
+    """The agent that the file names, by its slug where there is one, else its kind; FILER where it names none."""
+    if len(data.agents) == 1 and agents.filter(slug__in=data.agents).exists():
+        return next(iter(data.agents))
+    kind = next(iter(data.kinds)) if len(data.kinds) == 1 else ""
+    return kind if kind in KINDS else AgentKind.FILER.value
+
+
+def _find_other_kinds(agent: Agent, data: KnownAnswers, path: Path) -> list[str]:
+    """What keeps the file's decisions from being this agent's."""
+    others = sorted(data.kinds - {agent.kind})
+    if not others:
+        return []
+    if len(data.kinds) > 1:
+        return [f"{path}: holds decisions of {', '.join(sorted(data.kinds))}; export those of one kind"]
+    return [f"--agent-type: {agent.slug} is a {agent.kind}, but {path} holds decisions of a {others[0]}; leave it out"]
 
 
 def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) -> Model | None:
