@@ -22,7 +22,7 @@ from decisions.agents.prompts import PromptError, make_prompt
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, GIVEN_AT, STANDS, VERDICT, WITHDRAWN
-from decisions.queries.choice_rows import write_choice_rows
+from decisions.queries.exported import Exported, write_choice_rows
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
@@ -50,36 +50,6 @@ class ExportChoice:
     since: dt.datetime | None = None
     until: dt.datetime | None = None
     limit: int | None = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """One decision on its way out. JSON fields are PostgreSQL's text of them, not parsed. `spec`: the agent's current
-    reward spec, by which it has its `reward`; `signal` is the value of the component that says right and wrong."""
-
-    id: uuid.UUID
-    agent: Agent
-    version: AgentVersion
-    item_ref: str | None
-    project_ref: str | None
-    state: str
-    options: str | None
-    action: str
-    reasoning: str | None
-    confidence: float | None
-    observed_at: dt.datetime
-    reward: float | None
-    rewarded_at: dt.datetime | None
-    verdict: str | None
-    correction: str | None
-    metrics: str | None
-    unit: str | None
-    propensity: float | None
-    alternatives: str | None
-    temperature: float | None
-    epsilon: float | None
-    signal: float | None
-    spec: RewardSpec | None
 
 
 @dataclass(slots=True)
@@ -294,7 +264,7 @@ def system_message(row: Exported) -> str:
 
 def as_chat(row: Exported) -> dict[str, Any]:
     """{messages, reward, metadata, rows}: the state as the user's message, action, reasoning and confidence as the
-    answer. `rows` (decisions.queries.choice_rows) are there where it chose or ranked. `metadata.systemPrompt` says
+    answer. `rows` (decisions.queries.exported) are there where it chose or ranked. `metadata.systemPrompt` says
     whether the system message is the agent's own system prompt."""
     answer = {"action": _raw(row.action), "reasoning": row.reasoning, "confidence": row.confidence}
     return {

@@ -1,4 +1,4 @@
-"""Writes the rows of exported decisions that chose or ranked, for `decisions.queries.choice_rows`: those of a dataset,
+"""Writes the rows of exported decisions that chose or ranked, for `decisions.queries.exported`: those of a dataset,
 and in each the right option where it is known."""
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from decisions.agents.choices import option_of
-from decisions.queries.choice_rows import row_writer
-from decisions.queries.export import Exported
+from decisions.queries.exported import Exported, row_writer
 from training.engine.rows.types import NO, YES
 from training.models import DatasetKind
 from training.rows.reward_scale import right_of, training_scale
