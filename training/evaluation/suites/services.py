@@ -48,6 +48,7 @@ from training.evaluation.suites.texts import as_suite_row
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore, TrainingRun
 from training.rows.decision_fields import find_compared
 from training.rows.parts import ROWS_FILE, SLICES
+from training.rows.prompt_forms import find_other_prompts
 from training.rows.reward_scale import reward_if
 from training.rows.text_answers import find_text_faults, read_right_texts
 from training.runs.launcher import run_engine, write_atomically
@@ -72,8 +73,8 @@ class SuitePlan:
 
 @transaction.atomic
 def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite:
-    """Makes the suite and queues the champion's score on it, so that new versions have something to be compared with.
-    Raises InvalidInput with every fault."""
+    """Makes the suite and queues the champion's score on it, so that new versions have something to be compared with,
+    unless it learnt from other prompts. Raises InvalidInput with every fault."""
     scorer, rows = _check(agent, plan)
     try:
         with transaction.atomic():
@@ -95,7 +96,7 @@ def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite
         .select_related("version")
         .first()
     )
-    if champion is not None:
+    if champion is not None and find_other_prompts(suite.dataset, (), champion.version) is None:
         start_scoring(by=by, suite=suite, version=champion.version)
     return suite
 
@@ -196,13 +197,15 @@ def find_suites(agent: Agent) -> list[EvaluationSuite]:
 @transaction.atomic
 def start_scoring(*, by: Actor, suite: EvaluationSuite, version: ModelVersion) -> Job:
     """The job that scores this version, the one that was asked for before, or a new one. Raises Conflict for a version
-    of another model or a reward model, and where rows of the suite were erased."""
+    of another model or a reward model, or that learnt from other prompts, and where rows of the suite were erased."""
     refuse_reward_model(version)
     if version.registered_model_id != suite.agent.registered_model_id:
         raise Conflict(f"{version} is not a version of {suite.agent.slug}.")
     if suite.dataset.marked_at is not None:
         raise Conflict("Rows of this suite were erased. Make a new suite from a rebuilt dataset.")
     require_files(version)
+    if fault := find_other_prompts(suite.dataset, (), version):
+        raise Conflict(f"{version} cannot be scored on this suite: {fault}.")
     return enqueue_job(
         kind=SCORE,
         workspace=by.workspace,

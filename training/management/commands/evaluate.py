@@ -21,7 +21,8 @@ from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import UnknownVersion
 from models_registry.models import ModelVersion
 from models_registry.versions.references import FORMS, find_version, is_reference
-from training.engine.rows.types import Labelled
+from training.engine.rows.prompt_forms import find_mismatch, form_of, read_forms
+from training.engine.rows.types import Labelled, Prompt
 from training.engine.spec.methods import RowKind
 from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import REWARD_MODEL
@@ -111,6 +112,10 @@ class Command(UncheckedCommand):
         model = find_model(options["model"], options["base_model"], agent, faults)
         if (output := options["output"]) is not None and (output.is_dir() or not output.parent.is_dir()):
             faults.append(f"--output: {output} is a folder, or lies in none; name a file in a folder that is there")
+        if model is not None and not faults:
+            asked = form_of(Prompt(row["prompt"], row.get("system") or "") for row in data.rows)
+            mismatch = find_mismatch(read_forms(model.adapter, model.path), asked)
+            faults += [f"--test-data: {mismatch}"] if mismatch else []
         if faults or model is None or agent is None:
             self.stderr.write("\n".join(faults[:SHOWN]))
             if len(faults) > SHOWN:
