@@ -79,8 +79,8 @@ class ExportReport:
 # the walk ended and how many it passed, also where nothing is left.
 _PAGE = f"""
 WITH page AS MATERIALIZED (
-  SELECT d.id, d.agent_id, d.agent_version_id, d.item_ref, d.project_ref, d.state, d.options, d.action, d.reasoning,
-         d.confidence, d.observed_at, d.unit, d.propensity, d.alternatives, d.temperature, d.epsilon
+  SELECT d.id, d.agent_id, d.agent_version_id, d.item_ref, d.project_ref, {{content}},
+         d.confidence, d.observed_at, d.unit, d.propensity, d.temperature, d.epsilon
     FROM decisions_decision d
    WHERE {{scope}} AND d.id < %(before)s{{conditions}}
    ORDER BY d.id DESC LIMIT %(page)s
@@ -125,6 +125,10 @@ SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f
   FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
 """  # noqa: S608 - our own names
 
+_CONTENT = "d.state, d.options, d.action, d.reasoning, d.alternatives"
+_NO_CONTENT = "'{}'::jsonb AS state, NULL AS options, 'null'::jsonb AS action, NULL AS reasoning, NULL AS alternatives"
+"""For whoever only counts."""
+
 # What may be among the chosen, as PostgreSQL's text of an array, or NULL where it is too much: newer versions and facts
 # that supersede are asked for by the page itself.
 _FEW = """
@@ -142,10 +146,11 @@ SELECT decision_id FROM decisions_feedback
 """
 
 
-def export_rows(*, workspace: Workspace, chosen: ExportChoice) -> Iterator[Exported]:
-    """The chosen decisions, newest first. Raises InvalidInput, before the first row, for an agent that is not there."""
+def export_rows(*, workspace: Workspace, chosen: ExportChoice, with_content: bool = True) -> Iterator[Exported]:
+    """The chosen decisions, newest first; without content state, options, action and reasoning are empty. Raises
+    InvalidInput, before the first row, for an agent that is not there."""
     agents = _find_agents(workspace, chosen)
-    return _walk(workspace, chosen, agents)
+    return _walk(workspace, chosen, agents, _CONTENT if with_content else _NO_CONTENT)
 
 
 def _find_agents(workspace: Workspace, chosen: ExportChoice) -> dict[uuid.UUID, Agent]:
@@ -162,7 +167,9 @@ def _find_agents(workspace: Workspace, chosen: ExportChoice) -> dict[uuid.UUID, 
     return {agent.id: agent for agent in agents}
 
 
-def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID, Agent]) -> Iterator[Exported]:
+def _walk(
+    workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID, Agent], content: str
+) -> Iterator[Exported]:
     if not agents or chosen.limit == 0:
         return
     newest = RewardSpec.objects.filter(agent__in=agents).order_by("agent_id", "-number").distinct("agent_id")
@@ -184,7 +191,7 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
     few = _find_few(chosen, parameters)
     if few == "{}":
         return
-    statement = _build(chosen, one_agent=len(agents) == 1, few=few is not None)
+    statement = _build(chosen, content, one_agent=len(agents) == 1, few=few is not None)
     parameters["few"] = few
     before, left, size = LAST_ID, chosen.limit, PAGE
     while True:
@@ -221,7 +228,7 @@ def _find_few(chosen: ExportChoice, parameters: Mapping[str, Any]) -> str | None
     return None
 
 
-def _build(chosen: ExportChoice, *, one_agent: bool, few: bool) -> sql.Composed:
+def _build(chosen: ExportChoice, content: str, *, one_agent: bool, few: bool) -> sql.Composed:
     conditions = f" AND d.{NOT_ERASED}"
     if chosen.since is not None:
         conditions += " AND d.recorded_at >= %(since)s"
@@ -231,7 +238,7 @@ def _build(chosen: ExportChoice, *, one_agent: bool, few: bool) -> sql.Composed:
         conditions += " AND d.id = ANY(%(few)s::uuid[])"
     # Each scope has its own index in order of ids.
     scope = "d.agent_id = %(agent)s" if one_agent else "d.workspace_id = %(workspace)s AND d.agent_id = ANY(%(agents)s)"
-    return sql.SQL(_PAGE).format(scope=sql.SQL(scope), conditions=sql.SQL(conditions))
+    return sql.SQL(_PAGE).format(scope=sql.SQL(scope), conditions=sql.SQL(conditions), content=sql.SQL(content))
 
 
 def _raw(text: str | None) -> msgspec.Raw | None:

@@ -405,3 +405,37 @@ def test_few_among_many_cost_no_walk(agent, workspace, monkeypatch, django_asser
     with django_assert_num_queries(5):
         found = [row.id for row in export_rows(workspace=workspace, chosen=ExportChoice(**chosen))]
     assert found == [made[1].id, made[0].id]
+
+
+@pytest.mark.django_db
+class TestLeftOut:
+    PATHS = ("/api/v1/decisions/export", "/api/training/export", "/api/training/export-file")
+
+    def header(self, api, path, query):
+        answer = api("export:read").get(f"{path}?{query}")
+        assert answer.status_code == 200, answer.content
+        return answer.headers["Reckoner-Left-Out"], len(lines_of(answer))
+
+    def test_a_header_says_what_each_limit_left_out(self, api, told):
+        own, chats, file = self.PATHS
+        assert self.header(api, own, "") == ("limit=0", 3)
+        assert self.header(api, own, "limit=1") == ("limit=2", 1)
+        assert self.header(api, own, "limit=none") == ("none", 3)
+        assert self.header(api, own, "min_reward=0&limit=none") == ("min_reward=1", 1)
+        assert self.header(api, own, "max_reward=0&require_feedback=true&limit=5") == (
+            "limit=0, max_reward=1, require_feedback=0", 1,
+        )  # fmt: skip
+        assert self.header(api, own, "require_feedback=true") == ("limit=0, require_feedback=1", 2)
+        assert self.header(api, chats, "limit=1") == ("limit=2, min_reward=0", 1)
+        assert self.header(api, file, "agentType=FILER&minReward=0") == ("limit=0, min_reward=1", 1)
+
+    def test_of_many_the_newest_beyond_the_limit_are_looked_at(self, api, told, monkeypatch):
+        monkeypatch.setattr("decisions.api.export.MOST_COUNTED", 1)
+        assert self.header(api, self.PATHS[0], "limit=1") == ("limit=1+", 1)
+        assert self.header(api, self.PATHS[0], "limit=2") == ("limit=1", 2)
+
+    @pytest.mark.parametrize("path", PATHS)
+    def test_the_header_is_documented(self, api, path):
+        schema = api("admin").get("/api/v1/schema?format=json").json()
+        documented = schema["paths"][path]["get"]["responses"]["200"]
+        assert "left out" in documented["headers"]["Reckoner-Left-Out"]["description"]
