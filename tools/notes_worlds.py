@@ -52,6 +52,16 @@ def _prioritize(rng: random.Random) -> Case:
     return Case(state, {"recommended_item_id": done, "confidence": 0.7}, {"recommended_item_id": first})
 
 
+def _prioritize_by_place(rng: random.Random) -> Case:
+    """In the office the open item that stands first in THINGS comes first, at home the one that stands last: no word
+    alone tells what comes first."""
+    things, place = rng.sample(THINGS, OFFERED), rng.choice(["office", "home"])
+    first = (min if place == "office" else max)(things, key=PLACES.__getitem__)
+    done = first if rng.random() < POLICY_RIGHT else rng.choice(things)
+    state = {"todoItems": [{"id": thing} for thing in things], "userContext": f"at the {place}"}
+    return Case(state, {"recommended_item_id": done, "confidence": 0.7}, {"recommended_item_id": first})
+
+
 def _retrieve(rng: random.Random) -> Case:
     """The document about the thing that is asked for is to be cited."""
     things = rng.sample(THINGS, OFFERED)
@@ -68,11 +78,12 @@ def _retrieve(rng: random.Random) -> Case:
 WORLDS: Mapping[str, Callable[[random.Random], Case]] = {
     "FILER": _file,
     "PRIORITIZER": _prioritize,
+    "PRIORITIZER by place": _prioritize_by_place,
     "RETRIEVER": _retrieve,
 }
 
 
-def draw_cases(kind: str, count: int, seed: object) -> list[Case]:
-    """So many cases of the kind's world; the same for the same seed."""
-    rng = random.Random(f"{kind}/{seed}")
-    return [WORLDS[kind](rng) for _ in range(count)]
+def draw_cases(world: str, count: int, seed: object) -> list[Case]:
+    """So many cases of the world; the same for the same seed."""
+    rng = random.Random(f"{world}/{seed}")
+    return [WORLDS[world](rng) for _ in range(count)]
