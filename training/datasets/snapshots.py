@@ -169,7 +169,8 @@ def import_rows(
     rows: Iterable[Mapping[str, Any]],
     on_made: Callable[[DatasetSnapshot], None] = lambda dataset: None,
 ) -> DatasetSnapshot:
-    """Rows of this kind (training.engine.rows.types) from outside the ledger. Raises EmptyDataset.
+    """Rows of this kind (training.engine.rows.types) from outside the ledger; logged ones count as rewarded by the
+    agent's current spec. Raises EmptyDataset.
 
     `on_made` is called in the transaction that makes the dataset, and may undo it.
     """
@@ -189,6 +190,7 @@ def import_rows(
             agent=agent,
             name=name,
             kind=kind,
+            reward_spec=current_reward_spec(agent) if kind == DatasetKind.LOGGED else None,
             artifact=artifact,
             rows=part.tally.rows,
             statistics=part.tally.as_plain() | part.tally.cuts_for(agent),

@@ -6,7 +6,7 @@ The page shows the result. Page and API start no import of a file with a fault t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from decisions.importers.reading import UnusableFile
 from decisions.importers.records import Found, Imported, Place, Reading, Refusal, text_of
 from decisions.importers.running import MOST_DECISIONS, Unusable, check_batch, make_setup, survey
 from training.errors import UnusableImport
-from training.imports.labelled import read_rows
 from training.imports.plan import LABELLED, ImportPlan
+from training.imports.row_files import read_row_file
+from training.models import DatasetKind
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
@@ -33,7 +34,8 @@ MOST_REFUSALS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a usable file holds. `columns` says which field is what; `rows` are the first ones, a cell a column.
+    """What a usable file holds. `columns` says which field is what; `rows` are the first ones, a cell a column. `kind`
+    of rows for a dataset.
 
     `refusals` name the records that are left out, at most SHOWN of `refused`.
     """
@@ -41,6 +43,7 @@ class Preview:
     total: int
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, ...], ...]
+    kind: str = LABELLED
     agents: tuple[tuple[str, int, bool], ...] = ()
     """Of decisions: slug, how many, and whether the agent has to be made."""
     feedback: int = 0
@@ -55,6 +58,17 @@ LABELLED_COLUMNS = (
     ("answer", "The right option"),
     ("group", "Rows that belong together"),
 )
+LOGGED_COLUMNS = (
+    *LABELLED_COLUMNS[:3],
+    ("action", "What was chosen"),
+    ("reward", "What it earned, from 0 to 1"),
+)
+TEXT_COLUMNS = (*LABELLED_COLUMNS[:2], ("completion", "What was written"), ("reward", "What it earned, from 0 to 1"))
+COLUMNS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    DatasetKind.LABELLED: LABELLED_COLUMNS,
+    DatasetKind.LOGGED: LOGGED_COLUMNS,
+    DatasetKind.TEXT: TEXT_COLUMNS,
+}
 SYSTEM_COLUMN = ("system", "The system prompt")
 DECISION_COLUMNS = (
     ("agent", "Who decided"),
@@ -73,7 +87,7 @@ def check_file(*, by: Actor, plan: ImportPlan, path: Path) -> Preview:
         raise _unusable([f"{path.name}: ends in {path.suffix or 'nothing'}; give {', '.join(plan.endings)}"])
     if plan.what == LABELLED:
         get_current_agent(by, plan.agent)
-    return _check_labelled(path) if plan.what == LABELLED else _check_decisions(by, plan, path)
+    return _check_rows(path) if plan.what == LABELLED else _check_decisions(by, plan, path)
 
 
 def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
@@ -83,20 +97,21 @@ def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
     return UnusableImport("The file cannot be imported. Nothing was imported.", faults=told)
 
 
-def _check_labelled(path: Path) -> Preview:
-    rows, faults = read_rows(path, path.name)
+def _check_rows(path: Path) -> Preview:
+    found, faults = read_row_file(path, path.name)
     if faults:
         raise _unusable(faults)
-    shown = [
-        (row.id, _cell(row.prompt), _cell(", ".join(row.options)), row.answer, row.group or "") for row in rows[:FIRST]
-    ]
-    if not any(row.system for row in rows[:FIRST]):
-        return Preview(len(rows), LABELLED_COLUMNS, tuple(shown))
-    cells = tuple(
-        (first, _cell("" if row.system is UNSET else row.system), *more)
-        for row, (first, *more) in zip(rows, shown, strict=False)
-    )
-    return Preview(len(rows), (LABELLED_COLUMNS[0], SYSTEM_COLUMN, *LABELLED_COLUMNS[1:]), cells)
+    first, columns = found.rows[:FIRST], COLUMNS[found.kind]
+    if any(row.get("system") for row in first):
+        columns = (columns[0], SYSTEM_COLUMN, *columns[1:])
+    shown = (tuple(_cell_of(row.get(name)) for name, _ in columns) for row in first)
+    return Preview(len(found.rows), columns, tuple(shown), found.kind)
+
+
+def _cell_of(value: Any) -> str:
+    if value is None:
+        return ""
+    return _cell(", ".join(value) if isinstance(value, list) else value)
 
 
 def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:

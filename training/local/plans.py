@@ -21,6 +21,7 @@ from training.engine.machine.facts import this_machine, why_no_quantisation
 from training.engine.spec.methods import TRAINING, WHAT_LACKS, Need, RowKind
 from training.engine.spec.run_spec import RunSpec
 from training.engine.spec.settings import Online
+from training.imports.exported import NO_ROW, label_choices
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally
 from training.runs.architectures import find_base_faults
@@ -67,10 +68,14 @@ class UnusableRun(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`lines` as the engine reads them."""
+    """`lines` as the engine reads them. `agent_kind` of the agent whose decisions they are, "" where the file does not
+    say it; `left_out`: decisions of the file that make no row; `answers`: the right option of logged rows, by id."""
 
     kind: RowKind
     lines: list[dict[str, Any]]
+    agent_kind: str = ""
+    left_out: int = 0
+    answers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +98,11 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """`notes` say what was chosen, a line each. `estimate` is None of a base of unknown size, and of settings that the
-    engine will refuse."""
+    """`rows` to learn from. `notes` say what was chosen, a line each. `estimate` is None of a base of unknown size, and
+    of settings that the engine will refuse."""
 
     spec: dict[str, Any]
+    rows: Rows
     notes: list[str]
     estimate: Estimate | None
 
@@ -128,6 +134,9 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     check_training(asked)
     notes: list[str] = []
     method = asked.method or (PRESETS[asked.preset].method if asked.preset else _choose_method(asked, rows, notes))
+    if rows.left_out:
+        notes.append(f"{rows.left_out} decisions of the file make no row: {NO_ROW}")
+    rows = _fit_rows(rows, method, notes)
     if rows.kind not in TRAINING[method].learns_from:
         others = ", ".join(name for name, one in TRAINING.items() if rows.kind in one.learns_from)
         raise UnusableRun([f"--method: {method} cannot learn from {rows.kind} rows; these methods can: {others}"])
@@ -135,7 +144,22 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     estimate = _estimate(asked, spec, rows, output)
     if estimate is None and not Path(asked.base).is_dir():
         notes.append(f"needs: unknown, as the name {asked.base} does not show the size of the base")
-    return LocalPlan(spec, notes, estimate)
+    return LocalPlan(spec, rows, notes, estimate)
+
+
+def _fit_rows(rows: Rows, method: str, notes: list[str]) -> Rows:
+    """Exported choices as labelled rows for a method that learns from right options alone."""
+    learns_from = TRAINING[method].learns_from
+    if rows.kind is not RowKind.LOGGED or RowKind.LOGGED in learns_from or RowKind.LABELLED not in learns_from:
+        return rows
+    try:
+        labelled = [msgspec.to_builtins(row) for row in label_choices(rows.lines, rows.answers)]
+    except msgspec.ValidationError:
+        return rows
+    if not labelled:
+        return rows
+    notes.append(f"{len(labelled)} of {len(rows.lines)} rows, those whose right option is known: {method} needs it")
+    return Rows(RowKind.LABELLED, labelled, rows.agent_kind)
 
 
 def _choose_method(asked: Training, rows: Rows, notes: list[str]) -> str:

@@ -27,7 +27,7 @@ from training.engine.spec.methods import TRAINING, RowKind
 from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
-from training.imports.texts import read_texts
+from training.imports.exported import read_export
 from training.local.plans import ROWS, LocalPlan, Rows, Training, UnusableRun, absolute_base
 from training.models import DatasetKind
 from training.rows.parts import ROWS_FILE
@@ -67,10 +67,11 @@ def read_rows(path: Path) -> Rows:
     for field, kind in TOLD_BY.items():
         if field in lines[0]:
             return Rows(kind, lines)
-    texts, faults = read_texts(path)
+    exported, faults = read_export(path)
     if faults:
         raise UnusableRun(faults[:FAULTS_SHOWN])
-    return Rows(RowKind.TEXT, texts)
+    kind = next(iter(exported.kinds)) if len(exported.kinds) == 1 else ""
+    return Rows(exported.kind, exported.rows, kind, exported.left_out, exported.answers)
 
 
 def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, method: str = "") -> Rows:
@@ -88,13 +89,13 @@ def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, metho
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])
 
 
-def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: Callable[[str], None]) -> RunResult:
+def train_here(asked: Training, plan: LocalPlan, output: Path, say: Callable[[str], None]) -> RunResult:
     """Trains into `output`: model/ or adapter/, checkpoint-epoch-N/, and run/, the engine's own folder.
 
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
-    folder, result = run_here(plan.spec, {ROWS: rows.lines}, output, say)
+    folder, result = run_here(plan.spec, {ROWS: plan.rows.lines}, output, say)
     assert result.output is not None
     attempts = sorted(folder.parent.iterdir(), key=lambda attempt: int(attempt.name))  # some may have been stopped
     epochs = {epoch.name: epoch for attempt in attempts for epoch in attempt.glob("checkpoint-epoch-*")}

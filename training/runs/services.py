@@ -25,6 +25,8 @@ from training.engine.spec.right_from import RIGHT_FROM
 from training.engine.spec.run_spec import HELD_OUT, ORDERED, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
+from training.rows.decision_fields import find_compared
+from training.rows.prompt_forms import find_other_prompts
 from training.rows.text_answers import find_text_faults
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from training.runs.architectures import find_base_faults
@@ -142,6 +144,8 @@ def prepare_run(agent: Agent, plan: RunPlan) -> Prepared:
                 faults.append(FieldFault("settings.quantisation", lack, "CUDA with bitsandbytes, or leave it out"))
             if plan.heldout is not None:
                 faults += find_text_faults("heldout", plan.heldout, checked.kto.right_from)
+                if fault := find_other_prompts(plan.heldout, (plan.dataset, plan.replay), plan.base_version):
+                    faults.append(FieldFault("heldout", fault, "rows of the prompts that the run learns from"))
             load = _load_of(plan)
             faults += find_base_faults(checked, load)
             estimate = estimate_load(checked, load)
@@ -299,6 +303,7 @@ def engine_spec(
             "log": paths.log,
             "suites": dict(paths.suites),
             "text_suites": dict(paths.text_suites),
+            "compared": find_compared(source.dataset.agent).model_dump(mode="json"),
         },
     }
     if paths.reward_model is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,13 @@ class Command(UncheckedCommand):
                 rows = rows_of_agent(by=system(agent.workspace), agent=agent, kind=kind, method=asked.method)
             else:
                 rows = read_rows(options["data"])
+                asked = replace(asked, agent_kind=rows.agent_kind)
             plan = make_plan(asked, rows, options["output"])
             for line in plan.notes:
                 self._say(line)
             if plan.estimate is not None:
                 self._say(_tell_estimate(plan.estimate))
-            result = train_here(asked, plan, rows, options["output"], self._say)
+            result = train_here(asked, plan, options["output"], self._say)
         except UnusableRun as error:
             self.refuse("\n".join(error.faults))
         except (EngineFailed, EmptyDataset) as error:
