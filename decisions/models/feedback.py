@@ -93,8 +93,8 @@ class Label(WorkspaceOwned):
 
     `program` names the key that labelled, where no person did: `key:` and its prefix, or `internal`. A `pending` label
     counts for nothing: it waits in a queue for other reviewers' labels, or answers a gold item. `bulk` names what it
-    was given with, where many decisions were labelled at once. `correction_sent` holds the fields that an app corrected,
-    as it sent them, where `corrected_action` is the action with them.
+    was given with, where many decisions were labelled at once. `correction_sent` holds the fields that an app
+    corrected, as it sent them; `corrected_action` is the action with them.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
