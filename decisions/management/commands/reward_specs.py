@@ -107,6 +107,8 @@ class Command(UncheckedCommand):
             for line in part.lines:
                 self.stdout.write(f"  {SIGNS[line.kind]} {line.text or '…'}")
         if not changes:
+            if not options["json"]:
+                self.stdout.write("Nothing differs.")
             sys.exit(EXIT_UNCHANGED)
 
     def _set(self, workspace: Workspace, agent: Agent, options: dict[str, Any]) -> None:
