@@ -288,4 +288,6 @@ def find_change(workspace: Workspace, name: str) -> StatusChange | None:
         found = changes.filter(id=uuid.UUID(name)).first()
     except ValueError:
         found = None
-    return found or changes.filter(external_id=name).first()
+    if found is None and "\0" not in name:  # the database holds no such name
+        found = changes.filter(external_id=name).first()
+    return found

@@ -71,7 +71,8 @@ class TestRecord:
             assert {name: told[name] for name in sent} == sent
         without = recorded(app, alternativeActions=None, reasoning=None, itemId=None, opusId=None, userId=None)
         assert {without[name] for name in ("alternativeActions", "itemId", "opusId", "userId")} == {None}
-        assert recorded(app, alternativeActions=[])["alternativeActions"] == []
+        empty = recorded(app, alternativeActions=[], nextState={}, reasoning="")
+        assert (empty["alternativeActions"], empty["nextState"], empty["reasoning"]) == ([], {}, "")
 
     def test_a_version_of_ours_is_one(self, app, agents):
         version = ModelVersionFactory(registered_model=agents["RETRIEVER"].registered_model)
