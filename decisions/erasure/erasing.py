@@ -99,7 +99,7 @@ UPDATE decisions_feedback
  WHERE workspace_id = %(workspace)s AND {which} AND {left}
 """
 _LABELS = """
-UPDATE decisions_label SET note = '', corrected_action = NULL
+UPDATE decisions_label SET note = '', corrected_action = NULL, correction_sent = NULL
  WHERE {which} AND (note <> '' OR corrected_action IS NOT NULL)
 """
 # A skip holds nothing worth keeping, and its note may hold text.

@@ -35,7 +35,7 @@ DECISION = {
     "modelVersion": "gpt-4.1-mini-20250101",
     "confidence": 0.9,
     "reasoning": "It names a trip.",
-    "alternativeActions": [{"action": {"status": "ON_HOLD"}, "probability": None}],
+    "alternativeActions": [{"status": "ON_HOLD"}],
     "userFeedback": "CONFIRMED",
     "userCorrection": None,
     "feedbackAt": MOMENT,

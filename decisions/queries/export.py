@@ -112,15 +112,16 @@ WITH page AS MATERIALIZED (
     ) f ON true
    WHERE f.verdict IS NOT NULL OR NOT %(require_feedback)s
 ), found AS (
-  SELECT p.*, l.corrected_action
+  SELECT p.*, l.correction, l.corrected_action
     FROM judged p
     LEFT JOIN LATERAL (
-      SELECT corrected_action FROM decisions_label WHERE decision_id = p.id AND 'label:' || id = p.key
+      SELECT coalesce(correction_sent, corrected_action, to_jsonb(nullif(note, ''))) AS correction, corrected_action
+        FROM decisions_label WHERE decision_id = p.id AND 'label:' || id = p.key
     ) l ON true
 )
 SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f.id, f.agent_id, f.agent_version_id,
        f.item_ref, f.project_ref, f.state, f.options, f.action, f.reasoning, f.confidence, f.observed_at, f.raw,
-       f.computed_at, f.verdict, f.corrected_action, f.metrics, f.unit, f.propensity, f.alternatives, f.temperature,
+       f.computed_at, f.verdict, f.correction, f.corrected_action, f.metrics, f.unit, f.propensity, f.alternatives, f.temperature,
        f.epsilon, f.signal
   FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
 """  # noqa: S608 - our own names

@@ -19,7 +19,8 @@ __all__ = ["Exported", "row_writer", "write_choice_rows"]
 @dataclass(frozen=True, slots=True)
 class Exported:
     """One decision on its way out. JSON fields are PostgreSQL's text of them, not parsed. `spec`: the agent's current
-    reward spec, by which it has its `reward`; `signal` is the value of the component that says right and wrong."""
+    reward spec, by which it has its `reward`; `signal` is the value of the component that says right and wrong.
+    `correction` is as it was sent, a text perhaps; `corrected_action` is the right action."""
 
     id: uuid.UUID
     agent: Agent
@@ -36,6 +37,7 @@ class Exported:
     rewarded_at: dt.datetime | None
     verdict: str | None
     correction: str | None
+    corrected_action: str | None
     metrics: str | None
     unit: str | None
     propensity: float | None

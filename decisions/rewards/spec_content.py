@@ -14,7 +14,7 @@ import msgspec
 
 from decisions.errors import InvalidRewardSpec
 from decisions.rewards.components import COMPONENTS, FRESH_ONLY, Component
-from decisions.rewards.components.component import LARGEST
+from decisions.rewards.components.component import LARGEST, describe_range
 from decisions.rewards.components.defaults import Preset
 from decisions.rewards.components.rules import InvalidRule, rule_component
 from decisions.rewards.credit import SCHEMES
@@ -296,7 +296,8 @@ def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]
     elif missing is not None and not parameters:
         low, high = known.attainable(setup.parameters)
         if not low <= missing <= high:
-            yield FieldFault(f"{field}.missing", f"{missing} is out of the component's range", f"{low:g} to {high:g}")
+            reason = f"{missing} is out of the component's range"
+            yield FieldFault(f"{field}.missing", reason, describe_range(low, high))
 
 
 def _parameter_faults(setup: ComponentSetup, known: Component, field: str) -> Iterator[FieldFault]:

@@ -70,7 +70,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
     @extend_schema(
         operation_id="start_run",
         request=RunStartSerializer,
-        responses={"200": RunCheckSerializer, "201": RunSerializer, "404": ErrorSerializer},
+        responses={"200": RunCheckSerializer, "201": RunSerializer, "404": ErrorSerializer, "507": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         """Starts a run. With `dry_run` it only checks, and answers 200 with what the run would need."""
@@ -111,7 +111,7 @@ class SweepStart(APIView):
     @extend_schema(
         operation_id="start_sweep",
         request=SweepStartSerializer,
-        responses={"201": SweepSerializer, "404": ErrorSerializer},
+        responses={"201": SweepSerializer, "404": ErrorSerializer, "507": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         given = SweepStartSerializer(data=request.data)

@@ -57,11 +57,17 @@ class Interrupted(Exception):
 def read_rows(path: Path) -> Rows:
     """Labelled or logged rows, preference pairs, tasks, or what `export_training_data` wrote. Raises UnusableRun."""
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        told = path.read_bytes().splitlines()  # of text, it would also cut at characters that JSON may hold
     except OSError as error:
         raise UnusableRun([f"{path}: {error.strerror}"]) from error
-    except ValueError as error:
-        raise UnusableRun([f"{path}: {error}"]) from error
+    lines, faults = [], []
+    for number, line in enumerate(told, start=1):
+        try:
+            lines += [json.loads(line)] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            faults.append(f"{path}:{number}: {error}")
+    if faults:
+        raise UnusableRun(faults[:FAULTS_SHOWN])
     if not lines or not all(isinstance(line, dict) for line in lines):
         raise UnusableRun([f"{path}: not every line is a JSON object" if lines else f"{path}: holds no rows"])
     for field, kind in TOLD_BY.items():
@@ -85,7 +91,7 @@ def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, metho
     filters = Filters(unjudged=learns and frozen_as == DatasetKind.LOGGED)
     dataset = freeze_rows(by=by, agent=agent, name=name, kind=frozen_as, filters=filters)
     assert dataset.row_kind is not None
-    lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_text(encoding="utf-8").splitlines()
+    lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_bytes().splitlines()
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])
 
 

@@ -47,7 +47,7 @@ def _find_right(row: Exported, action: Any) -> Any:
     """The right action as the verdict has it, None where it names none."""
     if row.verdict == "confirmed":
         return action
-    return msgspec.json.decode(row.correction) if row.correction is not None else None
+    return msgspec.json.decode(row.corrected_action) if row.corrected_action is not None else None
 
 
 def _as_rewarded(row: Exported) -> Rewarded:

@@ -141,6 +141,12 @@ REFUSALS = {
         "unavailable",
         "The database does not answer. Send the same request again.",
     ),
+    507: Refusal(
+        "NoSpace",
+        "The workspace's artifacts leave no space. Nothing was started.",
+        "quota_exceeded",
+        "The workspace has 9.8 GB of artifacts of 10.0 GB that it may have: 300.0 MB more do not fit.",
+    ),
 }
 SUCCESSES = {
     "200": "The requested data, or the result of the request.",

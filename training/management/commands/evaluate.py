@@ -98,6 +98,7 @@ class Command(UncheckedCommand):
             "--no-quantization", action="store_true", help="has no effect: weights are never quantised here"
         )
         parser.add_argument("--workspace", help="slug; optional if only one agent fits")
+        parser.add_argument("--json", action="store_true", help="one JSON line on standard output, also with --output")
 
     def handle(self, *_: Any, **options: Any) -> None:
         agents, agent = Agent.objects.select_related("workspace"), None
@@ -129,7 +130,9 @@ class Command(UncheckedCommand):
             except OSError as error:  # it changed while the model answered
                 self.stderr.write(f"--output: {options['output']}: {error.strerror}")
                 sys.exit(EXIT_BAD_INPUT)
-        else:
+        if options["json"]:
+            self.stdout.write(json.dumps(told, ensure_ascii=False))
+        elif options["output"] is None:
             self.stdout.write(text)
 
     def _score(self, agent: Agent, model: Model, data: KnownAnswers, free_rows: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from workspaces.commands import UncheckedCommand
 
 EXIT_BAD_INPUT = 2
 SHOWN = 20
+LONGEST_NAME = 200
 
 
 class Command(UncheckedCommand):
@@ -48,6 +49,8 @@ class Command(UncheckedCommand):
             agents = agents.filter(workspace__slug=options["workspace"])
         found = list(agents[:2])
         faults = [] if len(found) == 1 else [f"--agent: {len(found)} agents are called {options['agent']!r}; name one"]
+        if not 1 <= len(options["name"]) <= LONGEST_NAME:
+            faults.append(f"--name: has {len(options['name'])} characters; 1 to {LONGEST_NAME} are allowed")
         file, row_faults = self.read(options["file"])
         faults += row_faults
         if faults:

@@ -26,6 +26,7 @@ from workspaces.templatetags.show import duration
 LATEST = "latest"
 EXIT_NOT_DONE, EXIT_INTERRUPTED = 1, 130
 FIGURES = 12
+MOST_SECONDS = 86_400
 
 
 class Command(UncheckedCommand):
@@ -46,8 +47,8 @@ class Command(UncheckedCommand):
         parser.add_argument("--json", action="store_true", help="report as JSON lines, one per update")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        if options["every"] <= 0:
-            self.refuse(f"--every: {options['every']:g} must be above 0")
+        if not 0 < options["every"] <= MOST_SECONDS:
+            self.refuse(f"--every: {options['every']:g} must be above 0, up to {MOST_SECONDS:,}")
         workspace = self.find_workspace(options["workspace"])
         run = self._find(workspace, options)
         if not options["watch"]:

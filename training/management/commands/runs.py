@@ -138,7 +138,7 @@ class Command(UncheckedCommand):
     def _read_object(self, name: str, text: str) -> dict[str, Any]:
         try:
             told = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self.refuse(f"{name}: {error}")
         if not isinstance(told, dict):
             self.refuse(f"{name}: give a JSON object")
