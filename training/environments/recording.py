@@ -20,7 +20,7 @@ from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
-from decisions.queries.episode_list import HELD_OUT
+from decisions.models.episode import HELD_OUT
 from jobs.context import JobContext
 from training.engine.environments.episodes import Episode
 from training.environments.episodes import read_held_out
