@@ -80,7 +80,7 @@ def outcome_of(episode):
 
 def test_every_step_is_a_decision_of_one_episode_and_its_reward_is_feedback(ask, server):
     server.answers.extend(picks(*EXPERT))
-    answer = ask()
+    answer = ask(body=PROBLEM | {"problem": "Solve for x: 3x + 7 = 16"})
     assert answer.status_code == 201, answer.content
     told = answer.json()
     assert (told["success"], told["score"], told["total_reward"], told["steps"]) == (True, 1.0, 8.5, 4)
@@ -132,6 +132,14 @@ def test_decisions_have_a_reward_and_make_rows_without_any_spec_of_ones_own(ask,
     assert Reward.objects.filter(decision=first).latest("version").raw == 0.5  # the mean of 1 and -0.5, times 2
 
 
+def test_brackets_fractions_and_both_sides_are_worked_out_by_the_agent(ask, server):
+    actions = ["set up 4x - 6 = 1", "identify linear", "add 6", "divide 4", "answer 7/4"]
+    server.answers.extend(picks(*actions))
+    told = ask(body=PROBLEM | {"problem": "Solve for y: 3(y - 2) + y = 1"}).json()
+    assert (told["problem"], told["success"], told["total_reward"]) == ("Solve 3(x - 2) + x = 1", True, 9.5)
+    assert [step["action"] for step in told["trajectory"]] == actions
+
+
 def test_a_greedy_episode_is_given_again_until_another_model_or_an_erasure(ask, by, solver, server, deploy):
     change_cache(by=by, agent=solver, seconds=3600)
 
@@ -164,7 +172,11 @@ def test_a_greedy_episode_is_given_again_until_another_model_or_an_erasure(ask, 
 
 REFUSED = {
     "environment": ({"environment": "chess", "problem": "e4"}, "environment", "is not installed"),
-    "text": ({"problem": "3x + 7 = 17"}, "problem", "x would be 10/3"),
+    "text": ({"problem": "3x² + 7 = 16"}, "problem", "is not linear: the unknown has the power 2"),
+    "two unknowns": ({"problem": "Solve for x: 3x + y = 16"}, "problem", "more than one unknown: x, y"),
+    "no solution": ({"problem": "x = x + 1"}, "problem", "has no solution"),
+    "every number": ({"problem": "2(x + 1) = 2x + 2"}, "problem", "is true of every number"),
+    "no equation": ({"problem": "Solve for x: 3x + 7"}, "problem", "has no equals sign"),
     "no text": ({"problem": {"factor": 3, "shift": 7, "right": 16}}, "text", "is missing"),
     "facts": ({"problem": {"factor": 0, "shift": 7, "right": 16}, "text": "?"}, "problem", "must not be 0"),
     "both": ({"task": {"id": "1", "text": "Solve it"}}, "problem", "are both given"),
