@@ -165,13 +165,23 @@ def test_a_run_acts_on_tasks_and_its_version_says_what_it_solves(
     assert run.produced_version is not None
     card = {name: value for section in write_card(run.produced_version) for name, value in section.facts}
     assert card["Environment"] == "equations" and card["Rows"] == "8 held-out tasks acted on"
-    assert {"Held-out tasks solved", "Held-out tasks solved, before"} <= card.keys()
+    for measure in ("Held-out tasks solved as it serves", "Held-out tasks solved greedily"):
+        assert {measure, f"{measure}, before"} <= card.keys()
+    assert run.produced_version.acting_sha256 == run.produced_version.artifact.meta["weights_sha256"]
 
 
 def test_held_out_tasks_are_paired_by_template_and_by_domain_and_faults_are_left_out(tmp_path: Path) -> None:
     told = [("1", "a", "hr", 0, 1), ("2", "a", "hr", 0, 1), ("3", "b", "hr", 0, 0), ("4", "c", "qa", 1, 1)]
     lines = [
-        {"id": task, "group": group, "model": model, "domain": domain, "correct": bool(value), "score": value / 2}
+        {
+            "id": task,
+            "group": group,
+            "model": model,
+            "domain": domain,
+            "correct": bool(value),
+            "score": value / 2,
+            "greedy_correct": model == "trained" or task == "1",
+        }
         for task, group, domain, *values in told
         for model, value in zip(("base", "trained"), values, strict=True)
     ]
@@ -183,6 +193,8 @@ def test_held_out_tasks_are_paired_by_template_and_by_domain_and_faults_are_left
     solved, gain = scored.scores["trained"]["accuracy"], scored.differences["accuracy"]
     assert (solved["mean"], solved["clusters"], gain["mean"]) == (0.75, 3, 0.5)
     assert scored.differences["score"]["mean"] == 0.25
+    greedy = [scored.scores[which]["greedy_success"]["mean"] for which in ("base", "trained")]
+    assert (*greedy, scored.differences["greedy_success"]["mean"]) == (0.25, 1.0, 0.75)
     assert {name: one["mean"] for name, one in scored.differences["domains"].items()} == {
         "hr": pytest.approx(2 / 3), "qa": 0.0,
     }  # fmt: skip
