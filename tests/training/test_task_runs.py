@@ -14,6 +14,7 @@ from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.artifacts.opening import artifact_path
 from models_registry.models import GateVerdict
+from tests.training.environments.problem_files import problem_folder  # noqa: F401 - a fixture
 from tools.factories import DatasetSnapshotFactory, ModelVersionFactory
 from training.datasets.freezing import start_rebuild
 from training.datasets.other_formats import stream_rows
@@ -81,6 +82,30 @@ class TestDrawing:
         assert ended.value.code == 2
         assert [line.split(":")[0] for line in refused.getvalue().splitlines()] == ["environment", "--tasks"]
         assert DatasetSnapshot.objects.count() == 2
+
+    def test_word_problems_of_a_file_are_drawn_and_no_more_than_it_has(
+        self,
+        agent: Any,
+        store: Any,
+        problem_folder: Any,  # noqa: F811
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        asked = ("gsm8k", "--agent", "filer", "--tasks", "30", "--held-out", "20", "--demonstrations", "10", "--json")
+        out = io.StringIO()
+        call_command("draw_tasks", *asked, stdout=out)
+        told = json.loads(out.getvalue())
+        tasks, shown = (DatasetSnapshot.objects.get(id=told[name]) for name in ("dataset", "demonstrations"))
+        assert (tasks.rows, tasks.environment, shown.kind) == (30, "gsm8k", "labelled") and shown.rows > 20
+        for change, says in ((("--tasks", "31"), "--tasks: tasks and demonstrations up to number 41"),
+                             (("--held-out", "21"), "--held-out: 21 are asked for, and there are 20")):  # fmt: skip
+            with pytest.raises(SystemExit):
+                call_command("draw_tasks", *asked, *change, stderr=(refused := io.StringIO()))
+            assert says in refused.getvalue()
+        monkeypatch.delenv("RECKONER_WORD_PROBLEMS")
+        with pytest.raises(SystemExit):
+            call_command("draw_tasks", *asked, stderr=(refused := io.StringIO()))
+        assert "environment: RECKONER_WORD_PROBLEMS is not set" in refused.getvalue()
+        assert DatasetSnapshot.objects.count() == 3
 
     def test_what_reads_decisions_refuses_them(self, drawn: Any, by: Any) -> None:
         with pytest.raises(Conflict, match="drawn from an environment"):
