@@ -147,8 +147,13 @@ def can_be_signal(component: Component | None) -> bool:
 
 def preset_content(preset: Preset) -> SpecContent:
     """Complete."""
-    components = tuple(ComponentSetup(name, weight) for name, weight in preset.weights.items())
-    return complete(SpecContent(components, preset.clamp, preset.low, preset.high, preset.unknown))
+    components = tuple(
+        ComponentSetup(name, weight, preset.parameters.get(name, {})) for name, weight in preset.weights.items()
+    )
+    content = SpecContent(components, preset.clamp, preset.low, preset.high, preset.unknown)
+    if preset.training_low is not None:
+        content = replace(content, training_low=preset.training_low)
+    return complete(content)
 
 
 def read_content(told: Any) -> SpecContent:

@@ -27,6 +27,7 @@ from training.engine.evaluation.watch import Watch
 from training.engine.export.exporting import FOLDER, export
 from training.engine.machine.hardware import prepare_torch
 from training.engine.methods.reward_model import calibration_error, judge_pairs, load_reward_model
+from training.engine.models.acting import find_acting_hash
 from training.engine.models.less_memory import recompute_activations
 from training.engine.models.loading import (
     ADAPTER,
@@ -296,6 +297,7 @@ def _save(attempt: Attempt, loaded: Loaded, outcome: Outcome, data: RunData) -> 
     return {
         "output": output,
         "weights_sha256": weights_sha256(folder),
+        "acting_sha256": find_acting_hash(loaded, output, folder),
         "trainable_parameters": sum(p.numel() for p in trainable_parameters(loaded.model).values()),
         "total_parameters": sum(p.numel() for p in loaded.model.parameters()),
         "precision": str(attempt.precision_of(loaded.model)).removeprefix("torch."),
@@ -359,9 +361,10 @@ class _Saved(Mapping[Which, Loaded]):
             return _warn_of(attempt, load_source(source, attempt.device))
         folder = attempt.folder / self._output
         if self._output == "model":
-            return Loaded(load_model(folder, attempt.device), load_tokenizer(folder))
+            saved = ModelSource(path=str(folder))
+            return Loaded(load_model(folder, attempt.device), load_tokenizer(folder), source=saved)
         model = attach_adapter(load_model(str(source.path), attempt.device), folder, ADAPTER)
-        return Loaded(model, load_tokenizer(folder))
+        return Loaded(model, load_tokenizer(folder), source=ModelSource(path=source.path, adapter=str(folder)))
 
     def __iter__(self) -> Iterator[Which]:
         return iter(self._names)

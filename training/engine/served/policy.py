@@ -82,8 +82,9 @@ class Call:
 class Policy:
     """`submit` may be called from any thread; everything else from the one that trains."""
 
-    def __init__(self, attempt: Attempt, loaded: Loaded) -> None:
-        self.attempt, self.model = attempt, loaded.model
+    def __init__(self, attempt: Attempt, loaded: Loaded, *, greedy: bool = False) -> None:
+        """`greedy`: at temperature 0 instead of the spec's, of a model that is not in training."""
+        self.attempt, self.model, self.greedy = attempt, loaded.model, greedy
         self.base = _as_base(attempt, loaded)
         self.generation = Generation(self.base)
         self._sessions: dict[str, Session] = {}
@@ -241,7 +242,7 @@ class Policy:
                 self._sessions.pop(session.key, None)
 
     def _sampling(self) -> Sampling:
-        return Sampling(temperature=self.attempt.spec.sampling.temperature)
+        return Sampling(temperature=0.0 if self.greedy else self.attempt.spec.sampling.temperature)
 
 
 def refuse_other_policies(request: ChatRequest) -> None:
