@@ -121,8 +121,8 @@ WITH page AS MATERIALIZED (
 )
 SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f.id, f.agent_id, f.agent_version_id,
        f.item_ref, f.project_ref, f.state, f.options, f.action, f.reasoning, f.confidence, f.observed_at, f.raw,
-       f.computed_at, f.verdict, f.correction, f.corrected_action, f.metrics, f.unit, f.propensity, f.alternatives, f.temperature,
-       f.epsilon, f.signal
+       f.computed_at, f.verdict, f.correction, f.corrected_action, f.metrics, f.unit, f.propensity, f.alternatives,
+       f.temperature, f.epsilon, f.signal
   FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
 """  # noqa: S608 - our own names
 

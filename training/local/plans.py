@@ -140,6 +140,12 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     if rows.kind not in TRAINING[method].learns_from:
         others = ", ".join(name for name, one in TRAINING.items() if rows.kind in one.learns_from)
         raise UnusableRun([f"--method: {method} cannot learn from {rows.kind} rows; these methods can: {others}"])
+    without = _count_without_propensity(rows) if method == PREFERRED else 0
+    if without and Need.PROPENSITY_OR_MODEL in _find_has(rows):
+        notes.append(
+            f"method {method}: {without:,} of {len(rows.lines):,} decisions have no propensity, so the model acts "
+            "afresh on all prompts, paid by a cross-fitted reward model of the same decisions"
+        )
     spec = _make_spec(asked, method, rows, notes)
     estimate = _estimate(asked, spec, rows, output)
     if estimate is None and not Path(asked.base).is_dir():
@@ -178,6 +184,11 @@ def _choose_method(asked: Training, rows: Rows, notes: list[str]) -> str:
         lacks = TRAINING[PREFERRED].find_lacks(rows.kind, has)
         notes.append(f"method {chosen}: {PREFERRED} needs {' and '.join(WHAT_LACKS[lack] for lack in lacks)}")
     return chosen
+
+
+def _count_without_propensity(rows: Rows) -> int:
+    """Of logged rows; 0 of others."""
+    return sum(line.get("propensity") is None for line in rows.lines) if rows.kind is RowKind.LOGGED else 0
 
 
 def _find_has(rows: Rows) -> frozenset[Need]:
@@ -258,6 +269,7 @@ def _estimate(asked: Training, spec: Mapping[str, Any], rows: Rows, output: Path
         completion_tokens=completion,
         episode_steps=steps,
         folder=output.resolve(),
+        without_propensity=_count_without_propensity(rows) > 0,
     )
     if faults := find_base_faults(checked, load):
         raise UnusableRun(

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import uuid
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from decisions.agents.current import find_current_version
 from decisions.models import Agent, RewardSpec
 from models_registry.models import ArtifactKind
 from models_registry.versions.services import store_artifact
+from training.engine.rows.folds import count_fewer
 from training.engine.rows.types import normalise_prompt
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetSnapshot
@@ -77,12 +79,13 @@ class Tally:
         self.actions, self.sources, self.verdicts = Counter[str](), Counter[str](), Counter[str]()
         self.rewards = self.sum = self.high = 0.0
         self.right = self.wrong = self.without_options = self.without_reward = 0
-        self.without_propensity = self.without_any = self.synthetic = self.unjudged = 0
+        self.without_propensity = self.without_any = self.synthetic = self.unjudged = self.rankings = 0
         self.words = Counter[int]()
         self.values: dict[str, set[str]] = {}
         self.declared, self.judged = Bounds(), Bounds()
         self.texts = 0
         self.groups: dict[int, float | None] = {}
+        self.earned = array("d")
 
     def add(self, row: Mapping[str, Any], *, judged: bool = True) -> None:
         self.rows += 1
@@ -100,6 +103,7 @@ class Tally:
         if (reward := row.get("reward")) is not None:
             self.rewards += 1
             self.sum += reward
+            self.earned.append(reward)
             self.high += reward >= HALF
             right = row.get("right", reward)
             if right >= HALF:
@@ -107,6 +111,7 @@ class Tally:
             else:
                 self.wrong += 1
             self._add_to_group(normalise_prompt(str(prompt), row.get("system")), reward)
+        self.rankings += judged and bool(row.get("slate"))
         self.without_reward += "completion" in row and "source" not in row and reward is None and "right" not in row
         if judged and "propensity" in row and row["propensity"] is None:
             slate = row.get("slate") or {}
@@ -163,6 +168,8 @@ class Tally:
             told["unjudged"] = self.unjudged
         if self.without_propensity:
             told |= {"without_propensity": self.without_propensity, "without_any_propensity": self.without_any}
+            told |= {"rewarded": len(self.earned), "fewer_rewarded": count_fewer(self.earned)}
+            told |= {"rankings": self.rankings} if self.rankings else {}
         if self.sources:
             told |= {"sources": dict(self.sources), "suggested": self.sources["suggestion"]}
             told["verdicts"] = dict(self.verdicts)

@@ -161,7 +161,17 @@ def _load_of(plan: RunPlan) -> Load:
     heldout = plan.heldout.rows if plan.heldout is not None else 0
     prompt, completion = sample_prompt_tokens(plan.dataset), sample_completion_tokens(plan.dataset)
     steps = count_most_steps(plan.dataset, plan.heldout)
-    return Load(plan.base_version, plan.base_model, rows, heldout, prompt, completion, episode_steps=steps)
+    without = Need.PROPENSITY not in plan.dataset.find_has()
+    return Load(
+        plan.base_version,
+        plan.base_model,
+        rows,
+        heldout,
+        prompt,
+        completion,
+        episode_steps=steps,
+        without_propensity=without,
+    )
 
 
 def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:

@@ -66,7 +66,8 @@ class Load:
     """What is to be calculated: the base (a version, or the name of a model), how many rows are learnt from and
     measured on, and about how long their prompts and the longest of their texts are in tokens, as far as that is
     known. `episode_steps`: of tasks, the actions that an episode has at most. `folder`: where a run without an instance
-    is written; nothing is known of earlier runs then, and nothing is reserved for others."""
+    is written; nothing is known of earlier runs then, and nothing is reserved for others. `without_propensity`: some of
+    the logged rows have none."""
 
     base_version: ModelVersion | None
     base_model: str
@@ -76,6 +77,7 @@ class Load:
     completion_tokens: int | None = None
     episode_steps: int | None = None
     folder: Path | None = None
+    without_propensity: bool = False
 
 
 def count_prompt_tokens(rows: Iterable[Mapping[str, Any]]) -> int | None:
@@ -160,6 +162,7 @@ def estimate_load(spec: RunSpec, load: Load, machine: Machine | None = None) -> 
         heldout=load.heldout,
         prompt_tokens=load.prompt_tokens,
         episode_steps=load.episode_steps,
+        without_propensity=load.without_propensity,
         device=device,
         cores=machine.cores,
         rate=measure_rate(device, shape.parameters) if load.folder is None else None,

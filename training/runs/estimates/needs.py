@@ -223,17 +223,20 @@ def estimate_run(
     rate: Rate | None,
     prompt_tokens: int | None = None,
     episode_steps: int | None = None,
+    without_propensity: bool = False,
 ) -> Estimate:
     """`rows` are those that are learnt from, replay included; `device` is cpu, cuda, rocm or mps; `rate` that of
-    earlier runs, None without any; `episode_steps`, of tasks, the actions that an episode has at most."""
+    earlier runs, None without any; `episode_steps`, of tasks, the actions that an episode has at most;
+    `without_propensity`: some logged rows have none, so `ppo` acts afresh on them."""
     acts = episode_steps or STEPS_UNTOLD
     if spec.lora is not None:
         trained = lora_parameters(shape, spec.lora)
     else:
         trained = shape.body if spec.freeze_embeddings else shape.parameters
-    parts = _memory(shape, spec, trained, device, acts)
+    afresh = without_propensity and spec.method == "ppo" and spec.train_rows is RowKind.LOGGED
+    parts = _memory(shape, spec, trained, device, acts, afresh=afresh)
     asked = min(prompt_tokens or spec.max_prompt_tokens, spec.max_prompt_tokens)
-    work = _work(shape, spec, rows=rows, heldout=heldout, tokens=asked + TEMPLATE_TOKENS, acts=acts)
+    work = _work(shape, spec, rows=rows, heldout=heldout, tokens=asked + TEMPLATE_TOKENS, acts=acts, afresh=afresh)
     known = rate or Rate(ROUGH_FLOPS[device] * (cores if device == "cpu" else 1))
     output = 4 * (trained if spec.lora is not None else shape.parameters)
     epochs = spec.optimiser.epochs if spec.epoch_checkpoints else 0
@@ -259,7 +262,7 @@ def lora_parameters(shape: ModelShape, lora: Lora) -> int:
     return lora.r * adapted[lora.targets]
 
 
-def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: int) -> dict[str, int]:
+def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: int, *, afresh: bool) -> dict[str, int]:
     half = device in ("cuda", "rocm", "mps")  # frozen weights and products in bfloat16 over there
     if spec.lora is None:
         weights = 4 * shape.parameters
@@ -269,7 +272,7 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: i
         weights = (2 if half else 4) * shape.parameters + 4 * trained
     tokens = spec.max_prompt_tokens + TEMPLATE_TOKENS + spec.max_completion_tokens  # of the longest row
     at_once = spec.optimiser.batch_size
-    if spec.rewards_fresh_decisions:
+    if spec.rewards_fresh_decisions or afresh:
         at_once = min(at_once, spec.online.prompts_per_step)
     if spec.acts_while_it_learns:  # a row is a step of an episode
         at_once = min(at_once, spec.online.prompts_per_step * spec.online.group * acts)
@@ -289,7 +292,7 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: i
     }
 
 
-def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: int, acts: int) -> float:
+def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: int, acts: int, afresh: bool) -> float:
     """2 operations a weight and token in a forward; twice that in a backward, of which frozen weights need half
     (Kaplan et al. 2020, §2.1)."""
     if spec.trains_by.makes_reward_model and spec.train_rows is RowKind.LABELLED:
@@ -302,10 +305,11 @@ def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: 
         learning = rows * spec.reward_weighted.episodes * acts * (forward + spec.optimiser.epochs * train)
     elif spec.acts_while_it_learns:
         learning = spec.online.steps * spec.online.prompts_per_step * spec.online.group * acts * (forward + train)
-    elif spec.rewards_fresh_decisions:
-        visits = spec.online.steps * spec.online.prompts_per_step
+    elif spec.rewards_fresh_decisions or afresh:
+        visits = rows * spec.optimiser.epochs if afresh else spec.online.steps * spec.online.prompts_per_step
         passes = spec.online.inner_epochs if spec.method == "ppo" else 1
         learning = visits * passes * train + (visits if spec.method == "ppo" else 0) * forward
+        learning += 2 * rows * forward if afresh else 0.0  # for the reward model, and for the divergence
     else:
         scoring = rows * forward if spec.train_rows is RowKind.LOGGED else 0.0
         learning = rows * spec.optimiser.epochs * train + scoring
