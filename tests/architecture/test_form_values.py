@@ -45,7 +45,7 @@ QUERIES = {
     "overview": ("x",),
 }
 FORMS = {
-    "decision-label": ("verdict", "option", "note", "view", "query", "have", "next"),
+    "decision-label": ("verdict", "option", "suggested", "note", "view", "query", "have", "next"),
     "run-start": (
         *("agent", "dataset", "learning_rate", "epochs", "batch_size", "steps", "lora_r", "seed", "more"),
         *("judge", "judge_backend", "judge_model", "judge_share", "judge_prompt"),
