@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from django.db import transaction
@@ -27,6 +28,7 @@ from decisions.importers.records import (
     EARLIEST,
     Found,
     Imported,
+    ImportedEpisode,
     ImportedFeedback,
     Place,
     Reading,
@@ -42,7 +44,7 @@ from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.episodes import find_erased_episodes
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
-from decisions.ingest.step_schemas import StepIn
+from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
 from decisions.models import ActionSpaceKind, Agent, Episode, ErasedName
 from workspaces.access.actors import Actor
@@ -54,6 +56,10 @@ MOST_KEYS = 12
 TEMPLATE_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 LONG_PROMPT, LONG_COMPLETION = 4096, 1024
 SHORT_PROMPT, SHORT_COMPLETION = 512, 16
+
+
+Written = Imported | ImportedEpisode | ImportedFeedback
+"""What of a file goes into the ledger."""
 
 
 class Unusable(ValueError):
@@ -87,7 +93,7 @@ class Report:
 
     @property
     def kept(self) -> int:
-        return self.decisions + self.feedback
+        return self.decisions + self.steps + self.feedback
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,8 @@ def survey(found: Iterable[Found]) -> tuple[dict[str, SeenDecisions], list[Refus
             kinds.keys = keys if kinds.keys is None else [key for key in kinds.keys if key in item.decision.state]
         elif isinstance(item, ImportedFeedback):
             others += 1
+        elif isinstance(item, ImportedEpisode):
+            seen.setdefault(item.facts.agent, SeenDecisions())
         elif isinstance(item, Refusal) and len(refusals) < MOST_DECISIONS:
             refusals.append(item)
     return seen, refusals, others
@@ -181,7 +189,7 @@ def action_kind(decision: DecisionIn) -> str:
 def make_setup(slug: str, kinds: SeenDecisions, *, fitted: bool) -> AgentSetup:
     """A first version for an agent that only files know, with the system prompt on which they agree. Raises Unusable
     where its actions are of several kinds."""
-    actions = set(kinds.actions)
+    actions = set(kinds.actions) or {ActionSpaceKind.TEXT.value}
     if fitted and len(actions) > 1:
         actions = {ActionSpaceKind.TOOL_CALLS} if ActionSpaceKind.TOOL_CALLS in actions else {ActionSpaceKind.TEXT}
     if len(actions) > 1:
@@ -243,11 +251,9 @@ def _write(
         watch.wrote(report)
 
 
-def _batches(
-    found: Iterable[Found], report: Report, refuse: Callable[[Refusal], None]
-) -> Iterator[list[Imported | ImportedFeedback]]:
+def _batches(found: Iterable[Found], report: Report, refuse: Callable[[Refusal], None]) -> Iterator[list[Written]]:
     """Up to MOST_DECISIONS items or about MOST_BYTES, whichever comes first."""
-    batch: list[Imported | ImportedFeedback] = []
+    batch: list[Written] = []
     size = count = 0
     for item in found:
         if isinstance(item, Refusal):
@@ -257,9 +263,11 @@ def _batches(
         else:
             batch.append(item)
             count += 1
-            if isinstance(item, Imported):
+            if isinstance(item, Imported | ImportedEpisode):
                 size += item.size
-                count += len(item.steps) + len(item.feedback)
+                count += len(item.steps)
+            if isinstance(item, Imported):
+                count += len(item.feedback)
             if count >= MOST_DECISIONS or size >= MOST_BYTES:
                 yield batch
                 batch, size, count = [], 0, 0
@@ -267,9 +275,7 @@ def _batches(
         yield batch
 
 
-def _fitted(
-    by: Actor, batch: list[Imported | ImportedFeedback], spaces: dict[str, str]
-) -> list[Imported | ImportedFeedback]:
+def _fitted(by: Actor, batch: list[Written], spaces: dict[str, str]) -> list[Written]:
     slugs = {item.decision.agent for item in batch if isinstance(item, Imported)}
     spaces |= {slug: current.version.action_space for slug, current in find_agents(by, slugs - set(spaces)).items()}
     return [
@@ -296,7 +302,7 @@ def check_batch(*, by: Actor, format: Format, batch: Sequence[Imported]) -> list
 
 
 @transaction.atomic
-def write_batch(*, by: Actor, batch: Sequence[Imported | ImportedFeedback]) -> tuple[Report, list[Refusal]]:
+def write_batch(*, by: Actor, batch: Sequence[Written]) -> tuple[Report, list[Refusal]]:
     """One transaction: decisions, then what belongs to those that were kept."""
     tally, refusals = Report(), []
     imported = [item for item in batch if isinstance(item, Imported)]
@@ -307,32 +313,46 @@ def write_batch(*, by: Actor, batch: Sequence[Imported | ImportedFeedback]) -> t
     kept = [imported[one.index] for one in outcome.kept]
     tally.decisions = sum(not one.duplicate for one in outcome.kept)
     tally.repeated = len(kept) - tally.decisions
-    _write_episodes(by, kept, refusals)
-    _write_steps(by, kept, tally, refusals)
+    alone = [item for item in batch if isinstance(item, ImportedEpisode)]
+    _write_episodes(by, [*kept, *alone], refusals)
+    _write_steps(by, [*kept, *alone], tally, refusals)
     feedback = [one for item in kept for one in item.feedback]
     feedback += [item for item in batch if isinstance(item, ImportedFeedback)]
     _write_feedback(by, feedback, tally, refusals)
     return tally, refusals
 
 
-def _write_episodes(by: Actor, kept: Sequence[Imported], refusals: list[Refusal]) -> None:
-    told = [(index, item.episode) for index, item in enumerate(kept) if item.episode is not None]
+def _write_episodes(by: Actor, items: Sequence[Imported | ImportedEpisode], refusals: list[Refusal]) -> None:
+    told = [(index, facts) for index, item in enumerate(items) if (facts := _facts_of(item)) is not None]
     outcome = record_episodes(by=by, items=told)
     for error in outcome.errors:
-        refusals += [Refusal(kept[error.index].place, f"episode.{fault.field}", fault.reason) for fault in error.faults]
+        refusals += [
+            Refusal(items[error.index].place, f"episode.{fault.field}", fault.reason) for fault in error.faults
+        ]
 
 
-def _write_steps(by: Actor, kept: Sequence[Imported], tally: Report, refusals: list[Refusal]) -> None:
-    """A step's id follows from its decision, its time and its number there."""
+def _facts_of(item: Imported | ImportedEpisode) -> EpisodeIn | None:
+    return item.facts if isinstance(item, ImportedEpisode) else item.episode
+
+
+def _write_steps(
+    by: Actor, items: Sequence[Imported | ImportedEpisode], tally: Report, refusals: list[Refusal]
+) -> None:
+    """A step's id follows from its decision or episode, its time and its number there."""
     ready: list[tuple[int, StepIn]] = []
     places: list[Place] = []
-    for item in kept:
+    for item in items:
+        of: dict[str, Any]
+        if isinstance(item, Imported):
+            of, owner = {"decision_id": item.decision.id}, [str(item.decision.id)]
+        else:
+            of = {"agent": item.facts.agent, "episode": item.facts.episode}
+            owner = list(of.values())
         for number, step in enumerate(item.steps):
             assert not isinstance(step.started_at, UnsetType)
-            name = canonical([str(by.workspace.id), str(item.decision.id), number])
+            name = canonical([str(by.workspace.id), *owner, number])
             step_id = uuid7_of(step.started_at, name.encode())
-            whole = msgspec.structs.replace(step, id=step_id, decision_id=item.decision.id, number=number)
-            ready.append((len(places), whole))
+            ready.append((len(places), msgspec.structs.replace(step, id=step_id, number=number, **of)))
             places.append(item.place)
     outcome = record_steps(by=by, items=ready, since=EARLIEST)
     for error in outcome.errors:

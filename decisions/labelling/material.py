@@ -208,7 +208,7 @@ def _read_steps(agent: Agent, rows: Sequence[Row]) -> dict[uuid.UUID, str]:
         ids = [row.id for row in rows if row.is_episode == (column == "episode_id")]
         for start in range(0, len(ids), CHUNK):
             with connection.cursor() as cursor:
-                known = {"ids": ids[start : start + CHUNK], "workspace": agent.workspace_id}
+                known: dict[str, Any] = {"ids": ids[start : start + CHUNK], "workspace": agent.workspace_id}
                 cursor.execute(_STEPS.format(column=column), known)
                 for pk, kind, name, success in cursor.fetchall():
                     ended = {True: "succeeded", False: "failed"}.get(success, "")
