@@ -11,7 +11,7 @@ import datetime as dt
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from msgspec import UnsetType
 
 from decisions.agents.current import find_agents
 from decisions.agents.services import AgentSetup, create_agent
+from decisions.importers.archives import Unpacked, unpack
 from decisions.importers.formats import Format
-from decisions.importers.reading import find_files
 from decisions.importers.records import (
     EARLIEST,
     Found,
@@ -53,6 +53,7 @@ from workspaces.storage.ids import uuid7_of
 MOST_DECISIONS = 1000
 MOST_BYTES = 8 << 20
 MOST_KEYS = 12
+MOST_NAMED, MOST_REASONS = 100, 5
 TEMPLATE_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 LONG_PROMPT, LONG_COMPLETION = 4096, 1024
 SHORT_PROMPT, SHORT_COMPLETION = 512, 16
@@ -72,17 +73,35 @@ class Unusable(ValueError):
 
 @dataclass(slots=True)
 class SeenDecisions:
-    """What the survey saw of one agent: kinds of actions, the fields that every state had, and system prompts."""
+    """What the survey saw of one agent: kinds of actions, the fields that every state had, and system prompts.
+    `episodes` counts those in which nothing was decided."""
 
     decisions: int = 0
+    episodes: int = 0
     actions: set[str] = field(default_factory=set)
     keys: list[str] | None = None
     systems: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
+class FileCounts:
+    """What one file held: records that were usable, repeats of others in the files, and refusals, of which `reasons`
+    has the first MOST_REASONS."""
+
+    records: int = 0
+    repeated: int = 0
+    refused: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.records or self.repeated or self.refused)
+
+
+@dataclass(slots=True)
 class Report:
-    """What an import did. `repeated` counts records that were in the ledger, or twice in the files."""
+    """What an import did. `repeated` counts records that were in the ledger, or twice in the files. `files`: by the
+    name of each file that was read; of a batch that the ledger refused in part, its refusals are counted too."""
 
     decisions: int = 0
     steps: int = 0
@@ -90,6 +109,18 @@ class Report:
     repeated: int = 0
     refused: int = 0
     agents: list[str] = field(default_factory=list)
+    files: dict[str, FileCounts] = field(default_factory=dict)
+
+    def as_plain(self, *, root: str = "") -> dict[str, Any]:
+        """Without single files, but where there are several: how many, and which had a fault or held nothing, by their
+        names without `root` before them."""
+        told = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "files"}
+        if len(self.files) > 1:
+            named = {name.removeprefix(root): counts for name, counts in self.files.items()}
+            faulty = [name for name, counts in named.items() if counts.refused]
+            empty = [name for name, counts in named.items() if counts.is_empty]
+            told["files"] = {"read": len(self.files), "refused": faulty[:MOST_NAMED], "empty": empty[:MOST_NAMED]}
+        return told
 
     @property
     def kept(self) -> int:
@@ -130,24 +161,55 @@ def import_decisions(*, by: Actor, order: ImportOptions, watch: ImportProgress, 
         policy=order.policy,
         advance=watch.advance,
     )
-    files = find_files(order.path, order.format.endings)
+    with unpack(order.path, order.format.endings) as unpacked:
+        _import_files(by, order, unpacked, reading, watch, report)
+    return report
+
+
+def _import_files(
+    by: Actor, order: ImportOptions, unpacked: Unpacked, reading: Reading, watch: ImportProgress, report: Report
+) -> None:
+    files = unpacked.find_files(order.format.endings)
     seen, refusals, others = survey(order.format.read(files, reading))
     if not seen and not others:
-        faults = [str(refusal) for refusal in refusals] or [f"{order.path}: holds no decisions"]
-        raise Unusable(faults)
+        named = [str(unpacked.named(refusal)) for refusal in (*unpacked.refusals, *refusals)]
+        raise Unusable(named or [f"{order.path}: holds no decisions"])
     agents = find_agents(by, seen)
     missing = sorted(set(seen) - set(agents))
     if missing and not order.create_agents:
-        named = ", ".join(f"{slug} ({seen[slug].decisions})" for slug in missing)
-        raise Unusable([f"unknown agents: {named}; create them, or use --agent or --create-agents"])
+        named_agents = ", ".join(f"{slug} ({seen[slug].decisions})" for slug in missing)
+        raise Unusable([f"unknown agents: {named_agents}; create them, or use --agent or --create-agents"])
     setups = {slug: make_setup(slug, seen[slug], fitted=order.format.fitted) for slug in missing}
+
+    def refuse(refusal: Refusal) -> None:
+        named = unpacked.named(refusal)
+        report.refused += 1
+        counts = report.files.setdefault(named.place.file, FileCounts())
+        counts.refused += 1
+        if len(counts.reasons) < MOST_REASONS:
+            counts.reasons.append(f"{named.field}: {named.reason}" if named.field else named.reason)
+        watch.refuse(named)
+
+    def read() -> Iterator[Found]:
+        """Counts what each file holds as it goes by."""
+        places = {str(file): unpacked.named(Refusal(Place(str(file), 1), "", "")).place.file for file in files}
+        report.files |= {name: FileCounts() for name in places.values()}
+        yield from unpacked.refusals
+        for item in order.format.read(files, reading):
+            if not isinstance(item, Refusal):
+                counts = report.files.setdefault(places.get(item.place.file, item.place.file), FileCounts())
+                if isinstance(item, Repeat):
+                    counts.repeated += 1
+                else:
+                    counts.records += 1
+            yield item
+
     if order.dry_run:
         with transaction.atomic():
-            _write(by, order, setups, files, reading, watch, report)
+            _write(by, order, setups, read(), refuse, watch, report)
             transaction.set_rollback(True)
     else:
-        _write(by, order, setups, files, reading, watch, report)
-    return report
+        _write(by, order, setups, read(), refuse, watch, report)
 
 
 def survey(found: Iterable[Found]) -> tuple[dict[str, SeenDecisions], list[Refusal], int]:
@@ -166,7 +228,7 @@ def survey(found: Iterable[Found]) -> tuple[dict[str, SeenDecisions], list[Refus
         elif isinstance(item, ImportedFeedback):
             others += 1
         elif isinstance(item, ImportedEpisode):
-            seen.setdefault(item.facts.agent, SeenDecisions())
+            seen.setdefault(item.facts.agent, SeenDecisions()).episodes += 1
         elif isinstance(item, Refusal) and len(refusals) < MOST_DECISIONS:
             refusals.append(item)
     return seen, refusals, others
@@ -224,21 +286,16 @@ def _write(
     by: Actor,
     order: ImportOptions,
     setups: dict[str, AgentSetup],
-    files: Sequence[Path],
-    reading: Reading,
+    found: Iterable[Found],
+    refuse: Callable[[Refusal], None],
     watch: ImportProgress,
     report: Report,
 ) -> None:
     for slug, setup in setups.items():
         create_agent(by=by, slug=slug, name=slug, setup=setup)
         report.agents.append(slug)
-
-    def refuse(refusal: Refusal) -> None:
-        report.refused += 1
-        watch.refuse(refusal)
-
     spaces: dict[str, str] = {}
-    for batch in _batches(order.format.read(files, reading), report, refuse):
+    for batch in _batches(found, report, refuse):
         if order.format.fitted:
             batch = _fitted(by, batch, spaces)
         tally, refusals = write_batch(by=by, batch=batch)

@@ -17,6 +17,7 @@ from decisions.pages import (
     rewards,
     similar,
     suggestions,
+    traces,
 )
 
 urlpatterns = [
@@ -31,6 +32,7 @@ urlpatterns = [
     path("agents/<slug:agent>/judges/calibrate", judges.agent_judge_calibrate, name="agent-judge-calibrate"),
     path("agents/<slug:agent>/suggestions", suggestions.agent_suggestions, name="agent-suggestions"),
     path("agents/<slug:agent>/suggestions/learn", suggestions.agent_suggestions_learn, name="agent-suggestions-learn"),
+    path("agents/<slug:agent>/traces", traces.agent_traces, name="agent-traces"),
     path("agents/<slug:agent>/rewards", rewards.agent_rewards, name="agent-rewards"),
     path("agents/<slug:agent>/rewards/history", reward_history.reward_history, name="agent-reward-history"),
     path("agents/<slug:agent>/rewards/status", rewards.agent_rewards_status, name="agent-rewards-status"),

@@ -88,6 +88,7 @@ PAGES: dict[str, Page] = {
     "agent-judge-calibrate": replace(ACTION, of=lambda world: [world.agent.slug]),
     "agent-suggestions": Page(of=lambda world: [world.agent.slug]),
     "agent-suggestions-learn": replace(ACTION, of=lambda world: [world.agent.slug]),
+    "agent-traces": Page(of=lambda world: [world.agent.slug]),
     "agent-rewards": Page(of=lambda world: [world.agent.slug]),
     "agent-rewards-status": Page(of=lambda world: [world.agent.slug]),
     "agent-rewards-edit": replace(FORM, of=lambda world: [world.agent.slug]),
