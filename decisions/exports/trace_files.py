@@ -298,7 +298,7 @@ def _time(moment: dt.datetime) -> str:
 
 
 def _encode(value: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
 def _file_name(name: str) -> str:

@@ -64,13 +64,13 @@ def find_target(version: Version) -> Target:
     if version.action_space == "ranking":
         return Target(FIRST, (Part(items=True),), why="Of an order only the first item is suggested.")
     found = choices_of(version, None)
-    why = "" if found.options is not None else f"The action {found.reason}."
+    why = "" if found.options is not None else f"The action {found.reason}, so only {{}} suggested."
     if version.action_space == STRUCTURED:
         if found.options is not None and len(found.options) == 1:
             raise NothingToChoose("its schema allows only one action")
         if parts := tuple(_find_parts(version.action_schema or {}, ())):
-            return Target(FIELDS, parts, whole=found.options is not None, why=why)
-    return Target(VERDICT, (Part(),), whole=False, why=why)
+            return Target(FIELDS, parts, whole=found.options is not None, why=why.format("some fields are"))
+    return Target(VERDICT, (Part(),), whole=False, why=why.format("the verdict is"))
 
 
 def _find_parts(schema: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[Part]:

@@ -6,8 +6,11 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.db.models import Count, Min, TextField
+from django.db.models.functions import Cast
+
 from decisions.agents.prompts import as_text
-from decisions.models import LabelSuggestion, Verdict
+from decisions.models import Decision, LabelSuggestion, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,15 @@ class ShownSuggestion:
     @property
     def accept(self) -> str:
         return str(self.suggestion.id) if self.suggestion.verdict else ""
+
+
+def find_only_decisions(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, uuid.UUID]:
+    """By the id of each episode that has a single decision."""
+    found = Decision.objects.filter(episode__in=list(episodes)).order_by().values("episode")
+    return {
+        row["episode"]: uuid.UUID(row["only"])
+        for row in found.annotate(many=Count("id"), only=Min(Cast("id", TextField()))).filter(many=1)
+    }
 
 
 def find_suggestions(name: str, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, ShownSuggestion]:

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.urls import reverse
 
 from decisions.agents.kinds import KINDS, action_schema
+from decisions.labelling.queues import QueueSetup, create_queue
 from decisions.labelling.suggesting import suggest_labels
 from decisions.labelling.targets import NothingToChoose, find_target
 from decisions.models import AutoLabeler, LabelSuggestion
@@ -40,7 +42,8 @@ class TestTargets:
                 "verdict",
                 [""],
                 False,
-                "The action has a field findings that is array, which cannot be enumerated.",
+                "The action has a field findings that is array, which cannot be enumerated, so only the verdict is"
+                " suggested.",
             ),
             ("PRIORITIZER", "fields", ["recommended_item_id"], True, ""),
             (
@@ -48,14 +51,16 @@ class TestTargets:
                 "fields",
                 ["integrationDecision", "method"],
                 False,
-                "The action has a field location that is string, which cannot be enumerated.",
+                "The action has a field location that is string, which cannot be enumerated, so only some fields"
+                " are suggested.",
             ),
             (
                 "RETRIEVER",
                 "verdict",
                 [""],
                 False,
-                "The action has a field generatedContent that is string, which cannot be enumerated.",
+                "The action has a field generatedContent that is string, which cannot be enumerated, so only the"
+                " verdict is suggested.",
             ),
             ("GUARDRAIL", "option", [""], True, ""),
         ],
@@ -243,7 +248,11 @@ class TestSuggestionsOfEveryKind:
                 of = {"decision": subject} if known["episode"] is None else of
                 LabelFactory(**of, verdict="confirmed" if right else "overridden")
         made = suggest_labels(agent)
-        assert (made.suggests, made.labels, made.about) == ("verdict", 125, "The action is free text.")
+        assert (made.suggests, made.labels, made.about) == (
+            "verdict",
+            125,
+            "The action is free text, so only the verdict is suggested.",
+        )
         assert made.accuracy is not None and made.accuracy >= 0.95 and made.baseline == pytest.approx(2 / 3, abs=0.02)
         found = suggestions_of(agent)
         assert len(found) == made.suggested >= 20
@@ -252,6 +261,33 @@ class TestSuggestionsOfEveryKind:
             assert (one.verdict == "confirmed") == right_of[pk]
             assert (one.action is not None) == (one.verdict == "confirmed" and one.decision_id is not None)
         assert {one.episode_id is None for one in found.values()} == {True, False}
+
+    def test_an_episode_of_one_decision_is_asked_about_once(
+        self, workspace: Any, by: Any, owner: Any, page_client: Any
+    ) -> None:
+        """By its decision, whose suggestion stands on the episode's card, too; one whose decision was judged is not."""
+        agent, rng = make_agent(workspace, "isaa", action_space="text", options=None), random.Random(1)
+        made = []
+        for number in range(130):
+            episode = EpisodeFactory(agent=agent, query=f"q{number}")
+            answer = say(rng, "finance" if number % 2 else "health", noise=0)
+            decision = DecisionFactory(agent=agent, episode=episode, options=None, action=answer)
+            if number < 120:
+                LabelFactory(decision=decision, verdict="confirmed" if number % 2 else "corrected")
+            made.append(decision)
+        suggest_labels(agent)
+        found = LabelSuggestion.objects.all()
+        assert {one.decision_id for one in found} == {one.id for one in made[120:]}
+        create_queue(
+            by=by,
+            slug="whole",
+            setup=QueueSetup(name="Whole", subject="episode", filters={"agent": "isaa"}, strategy="sequential"),
+        )
+        LabelSuggestion.objects.filter(decision=made[120]).update(confidence=0.987)
+        for decision in made[:120]:
+            LabelFactory(decision=None, episode=decision.episode, workspace=workspace)
+        page = page_client(owner).get(reverse("pages:label-queue-work", args=[workspace.slug, "whole"]))
+        assert "q120" in page.content.decode() and "98.7%" in page.content.decode()
 
     def test_options_that_come_with_each_decision_are_told_apart_by_what_they_are_like(self, workspace: Any) -> None:
         agent, rng = make_agent(workspace, "picker", options=None), random.Random(1)
