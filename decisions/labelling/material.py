@@ -72,11 +72,12 @@ SELECT DISTINCT ON (e.id) e.id, e.query, e.final_response, f.value #>> '{{}}'
                       AND later.supersedes = f.id)
  ORDER BY e.id DESC, {FIRST_COUNTS.format("f")} LIMIT %(most)s
 """  # noqa: S608
-# One whose only decision is asked about, or was judged, is not asked about as well.
+# One whose only decision is asked about, or was judged, is not asked about as well; nor one in which nothing was done.
 _OPEN_EPISODES = f"""
 SELECT e.id, e.query, e.final_response, NULL FROM decisions_episode e
  WHERE e.agent_id = %(agent)s AND NOT {EPISODE_HAS_VERDICT}
-   AND (SELECT count(*) FROM (SELECT 1 FROM decisions_decision d WHERE d.episode_id = e.id LIMIT 2) few) <> 1
+   AND (SELECT CASE count(*) WHEN 0 THEN e.final_response <> '' WHEN 1 THEN false ELSE true END
+          FROM (SELECT 1 FROM decisions_decision d WHERE d.episode_id = e.id LIMIT 2) few)
  ORDER BY e.id DESC LIMIT %(most)s
 """  # noqa: S608
 _STEPS = """

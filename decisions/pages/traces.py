@@ -23,8 +23,18 @@ IN_MEMORY = 8 << 20
 
 
 class TracesForm(forms.Form):
-    since = forms.DateField(required=False, label="From", help_text="A day in UTC. Default: the first trace.")
-    until = forms.DateField(required=False, label="Until", help_text="The day after the last one, in UTC.")
+    since = forms.DateField(
+        required=False,
+        label="From",
+        widget=forms.DateInput({"type": "date"}),
+        help_text="A day in UTC. Default: the first trace.",
+    )
+    until = forms.DateField(
+        required=False,
+        label="Until",
+        widget=forms.DateInput({"type": "date"}),
+        help_text="The day after the last one, in UTC.",
+    )
     labelled = forms.BooleanField(required=False, label="Only traces with a label")
 
     def choice(self) -> TraceChoice:
