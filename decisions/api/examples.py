@@ -520,7 +520,10 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "calculate_rewards": [Example(A_CALCULATION, 202)],
     "agents_suggestions_list": [
         Example(
-            page({"decision": DECISION, "action": "travel", "confidence": 0.981, "made_at": "2026-11-20T08:00:00Z"}),
+            page(
+                {"decision": DECISION, "episode": None, "verdict": "corrected", "action": "travel", "fields": []}
+                | {"confidence": 0.981, "made_at": "2026-11-20T08:00:00Z"}
+            ),
             path={"slug": "filer"},
         )
     ],
@@ -532,14 +535,19 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "auto_labeler": [
         Example(
             {
+                "suggests": "option",
                 "labels": 640,
                 "actions": 5,
+                "accuracy": 0.894,
+                "baseline": 0.31,
                 "threshold": 0.93,
                 "precision": 0.971,
                 "coverage": 0.68,
+                "fields": [],
                 "suggested": 812,
                 "looked_at": 1204,
                 "reason": "",
+                "about": "",
                 "trained_at": "2026-11-20T08:00:00Z",
             },
             path={"slug": "filer"},

@@ -15,6 +15,7 @@ from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.agents.current import find_agents, get_current_agent
+from decisions.importers.archives import unpack
 from decisions.importers.formats import FORMATS, Format
 from decisions.importers.reading import UnusableFile
 from decisions.importers.records import Found, Imported, Place, Reading, Refusal, text_of
@@ -126,11 +127,18 @@ def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:
     )
     watched = _Watched(by, format)
     try:
-        seen, _, others = survey(watched.read(format.read([path], reading)))
+        with unpack(path, format.endings) as unpacked:
+            for refusal in unpacked.refusals:
+                watched.refuse(refusal)
+            files = unpacked.find_files(format.endings)
+            seen, _, others = survey(watched.read(format.read(files, reading)))
+            watched.refusals = [unpacked.named(refusal) for refusal in watched.refusals]
         for slug, count in watched.failed.items():
             seen[slug].decisions -= count
         taken = sum(kinds.decisions for kinds in seen.values())
-        told = [describe_refusal(refusal) for refusal in sorted(watched.refusals, key=lambda one: one.place.line)]
+        others += sum(kinds.episodes for kinds in seen.values())
+        ordered = sorted(watched.refusals, key=lambda one: (one.place.file, one.place.line))
+        told = [describe_refusal(refusal, path) for refusal in ordered]
         if not taken and not others:
             raise _unusable(told or [f"{path.name}: holds no decisions"])
         missing = sorted(set(seen) - set(find_agents(by, seen)))
@@ -176,7 +184,7 @@ class _Watched:
                     self._check(batch)
                     batch = []
             elif isinstance(item, Refusal):
-                self._refuse(item)
+                self.refuse(item)
             yield item
         if batch:
             self._check(batch)
@@ -185,17 +193,20 @@ class _Watched:
         for item, refusals in check_batch(by=self.by, format=self.format, batch=batch):
             self.failed[item.decision.agent] += 1
             for refusal in refusals:
-                self._refuse(refusal)
+                self.refuse(refusal)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         self.refused += 1
         if len(self.refusals) < MOST_REFUSALS:
             self.refusals.append(refusal)
 
 
-def describe_refusal(refusal: Refusal) -> str:
-    """By the file's own name: where it lies on the server is nobody's business."""
-    return str(replace(refusal, place=Place(Path(refusal.place.file).name, refusal.place.line)))
+def describe_refusal(refusal: Refusal, path: Path) -> str:
+    """By the uploaded file's own name, inside a zip with the member's: where it lies on the server is nobody's
+    business."""
+    inside = refusal.place.file.removeprefix(str(path)).lstrip("/")
+    name = inside if refusal.place.file.startswith(f"{path}/") else Path(refusal.place.file).name
+    return str(replace(refusal, place=Place(name, refusal.place.line)))
 
 
 def _decision_cells(one: Imported) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ class DecisionsForm(ImportForm):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.order_fields(["file", "format", "agent", "create_agents", "observed_at", "policy"])
-        self.fields["file"].help_text = SIZE
+        self.fields["file"].help_text = f"A file of the format, or a zip of a folder with such files. {SIZE}"
         self.fields["agent"].required = False
 
     def read_plan(self, given: Mapping[str, Any]) -> ImportPlan:

@@ -7,7 +7,7 @@ interrupted attempt can be repeated.
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,7 @@ def _import_decisions(context: JobContext, by: Actor, plan: ImportPlan, path: Pa
 
     def refuse(refusal: Refusal) -> None:
         if len(refusals) < SHOWN:
-            refusals.append(describe_refusal(refusal))
+            refusals.append(describe_refusal(refusal, path))
 
     def wrote(report: Report) -> None:
         if context.cancel_requested():
@@ -154,4 +154,4 @@ def _import_decisions(context: JobContext, by: Actor, plan: ImportPlan, path: Pa
     except (Unusable, UnusableFile) as error:
         raise Permanent(str(error).replace(str(path), path.name)) from error
     with context.fenced():
-        context.complete({**asdict(report), "refusals": refusals})
+        context.complete({**report.as_plain(root=f"{path}/"), "refusals": refusals})
