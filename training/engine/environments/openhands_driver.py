@@ -111,7 +111,9 @@ class Episodes:
 
 
 def load() -> None:
-    """Imports what an episode needs."""
+    """Imports what an episode needs, what the SDK itself would only import with the first call, too."""
+    import httpcore  # noqa: F401
+    import openai.resources  # noqa: F401
     import openhands.sdk
     import openhands.sdk.conversation.exceptions
     import openhands.sdk.llm.exceptions
@@ -158,8 +160,7 @@ def run(episode: Episode) -> None:
     except ConversationRunError as error:
         if not isinstance(error.original_exception, LLMContextWindowExceedError):
             raise
-    finally:
-        conversation.close()
+    # It is not closed, which waits seconds for the shell: the process ends, and the program kills what is left.
 
 
 def _kill_left(home: str) -> None:
