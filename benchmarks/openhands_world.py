@@ -110,7 +110,7 @@ class _Answers(LocalHandler):
 
 
 def demonstrate(agent: OpenHands, place: Path, queries: Sequence[Query], wrong: float, seed: int) -> list[Messages]:
-    """The conversations of a worker who writes any of the folders in a share `wrong` of the tasks, by the SDK itself."""
+    """The conversations, by the SDK itself, of a worker who writes just any folder in a share `wrong` of the tasks."""
     rng = random.Random(seed)
     worker = Worker()
 

@@ -52,12 +52,12 @@ class Sizes(NamedTuple):
     steps: int
     held_out: int
     wrong: float = 0.25
-    prompts_per_step: int = 4
+    prompts_per_step: int = 3
     group: int = 8
     learning_rate: float = 2e-3
 
 
-WHOLE = Sizes(demonstrations=80, epochs=24, steps=20, held_out=48)
+WHOLE = Sizes(demonstrations=60, epochs=30, steps=16, held_out=40)
 QUICK = Sizes(demonstrations=24, epochs=20, steps=2, held_out=8)
 
 
@@ -92,16 +92,25 @@ def spec_of(sizes: Sizes, base: Path) -> dict[str, Any]:
     }
 
 
-def act_greedily(folder: Path, spec: Mapping[str, Any], model: Path, tasks: Sequence[Task]) -> dict[str, bool]:
+def act_greedily(
+    agent: OpenHands, folder: Path, spec: Mapping[str, Any], model: Path, tasks: Sequence[Task]
+) -> dict[str, bool]:
     """Whether each task was solved with the likeliest token at every place."""
     folder.mkdir()
     data = {"train": "train.jsonl", "rows": "tasks"}
-    cold = {**spec, "evaluate": None, "run_id": "greedy", "method": "grpo", "data": data, "sampling": {"temperature": GREEDY}}
+    cold = {
+        **spec,
+        "evaluate": None,
+        "run_id": "greedy",
+        "method": "grpo",
+        "data": data,
+        "sampling": {"temperature": GREEDY},
+    }
     events = Events(folder / "events.jsonl")
     try:
         attempt = Attempt(RunSpec.model_validate(cold), 1, folder, torch.device("cpu"), events, StopFlag())
         loaded = Loaded(load_model(model, attempt.device).eval(), load_tokenizer(model))
-        acted = act_once(attempt, OpenHands(), loaded, tasks)
+        acted = act_once(attempt, agent, loaded, tasks)
     finally:
         events.close()
     return {one.task: one.success for one in acted if one.fault is None}
@@ -110,10 +119,12 @@ def act_greedily(folder: Path, spec: Mapping[str, Any], model: Path, tasks: Sequ
 def learn(place: Path, queries: Sequence[Query], sizes: Sizes, seed: int) -> Measured:
     """One seed, all of it."""
     began = time.monotonic()
+    torch.set_num_threads(1)
     rng = random.Random(seed)
     taught, count = sizes.demonstrations, sizes.steps * sizes.prompts_per_step
     chosen = rng.sample(list(queries), taught + count + sizes.held_out)
-    conversations = demonstrate(OpenHands(), place / "taught", chosen[:taught], sizes.wrong, seed)
+    agent = OpenHands()
+    conversations = demonstrate(agent, place / "taught", chosen[:taught], sizes.wrong, seed)
     how = Teaching(TinyShape(hidden=64, vocabulary=1000, max_positions=1024), sizes.epochs)
     losses = make_base(conversations, how, place / "base", seed)
     log(f"seed {seed}: base after {time.monotonic() - began:.0f} s, loss {losses[-1]:.4f}")
@@ -129,7 +140,7 @@ def learn(place: Path, queries: Sequence[Query], sizes: Sizes, seed: int) -> Mea
         prediction = json.loads(line)
         serving[prediction["model"]][prediction["id"]] = prediction["correct"]
     greedy = {
-        which: act_greedily(place / f"greedy-{which}", spec, model, held_out)
+        which: act_greedily(agent, place / f"greedy-{which}", spec, model, held_out)
         for which, model in (("base", place / "base"), ("trained", done.output))
     }
     episodes = [json.loads(line) for line in (done.attempt / "training_episodes.jsonl").read_text().splitlines()]
@@ -157,8 +168,9 @@ def show(report: Report, seed: int, found: Measured, *, bounded: bool) -> None:
         before, after = found.before[policy], found.after[policy]
         gain = compare(before, after)
         held = bounded and policy == "serving"
+        shares = f"{_mean(before.values()):.3f} → {_mean(after.values()):.3f}"
         report.add(
-            f"seed {seed}, {policy}: {_mean(before.values()):.3f} → {_mean(after.values()):.3f} of {len(after)} unseen solved",
+            f"seed {seed}, {policy}: {shares} of {len(after)} unseen solved",
             bound=f"gain >= {GAIN}, interval above 0" if held else "",
             figure=f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})",
             passed=not held or (gain.mean >= GAIN and gain.low > 0),
