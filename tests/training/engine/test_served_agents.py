@@ -302,7 +302,7 @@ class TestEndpoint:
                     with pytest.raises(openai.BadRequestError) as caught:
                         ask(**said, **more)
                     refused.append(str(caught.value.param))
-                with pytest.raises(openai.BadRequestError, match="the run's max_prompt_tokens is 128"):
+                with pytest.raises(openai.BadRequestError, match="This model's maximum context length is 128"):
                     ask(model="m", messages=[{"role": "user", "content": "hotel " * 200}])
                 with pytest.raises(openai.AuthenticationError):
                     client.with_options(api_key="another").models.list()

@@ -171,7 +171,8 @@ class Policy:
         if len(row.prompt_ids) > spec.max_prompt_tokens:
             raise Fault(
                 "context_length_exceeded",
-                f"{len(row.prompt_ids)} tokens of messages; the run's max_prompt_tokens is {spec.max_prompt_tokens}",
+                f"This model's maximum context length is {spec.max_prompt_tokens} tokens of messages, the run's "
+                f"max_prompt_tokens; these are {len(row.prompt_ids)} tokens",
                 "messages",
             )
         call.length = len(call.earlier.token_ids) if call.earlier is not None else 0
