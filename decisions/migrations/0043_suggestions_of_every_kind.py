@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("decisions", "0002_months_of_the_ledger"),
+        ("decisions", "0042_corrections_as_they_were_sent"),
         ("workspaces", "0001_people_keys_and_audit"),
     ]
 
