@@ -154,7 +154,9 @@ class TrainNew(APIView):
         given.is_valid(raise_exception=True)
         fields = given.validated_data
         current = get_current_agent(acting(request), fields["agent"])
-        job = first_models.start_training(by=acting(request), agent=current.agent, base_model=fields["base_model"])
+        job = first_models.start_training(
+            by=acting(request), agent=current.agent, base_model=fields["base_model"], lora=fields["lora"]
+        )
         return Response(FreezingSerializer(job).data, status=202)
 
 

@@ -133,6 +133,13 @@ class TrainNewSerializer(StrictBody):
         allow_blank=True,
         help_text="Of a first model: tiny, a folder or a hub id; default: the instance's base model",
     )
+    lora = serializers.BooleanField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Of a first model from a named base: true trains an adapter, false all weights; default: all weights "
+        "where they fit this machine",
+    )
 
 
 class RunEventSerializer(serializers.ModelSerializer[RunEvent]):
