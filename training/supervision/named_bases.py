@@ -18,6 +18,7 @@ from django.conf import settings
 from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from models_registry.models import BASE_METHOD, ArtifactKind, ModelVersion
+from models_registry.store.layout import MANIFEST
 from models_registry.versions.services import NewVersion, register_version, store_artifact
 from training.engine.spec.base_files import BASE_FILES
 from training.models import TrainingRun
@@ -100,6 +101,7 @@ def _follow(context: JobContext, process: subprocess.Popen[str]) -> tuple[str, s
 
 
 def _link_files(folder: Path, chosen: Path) -> None:
+    """Without the manifest of a folder that was taken out of a store: the new artifact gets its own."""
     for path in folder.iterdir():
-        if path.is_file() and any(fnmatch(path.name, pattern) for pattern in BASE_FILES):
+        if path.is_file() and path.name != MANIFEST and any(fnmatch(path.name, pattern) for pattern in BASE_FILES):
             (chosen / path.name).symlink_to(path.resolve())
