@@ -10,7 +10,7 @@ from django import forms
 from decisions.queries.first_labels import FirstLabels
 from training.runs.base_models import TINY
 from training.runs.defaults.named import choose_named_base, list_named_bases
-from training.runs.estimates.capacity import find_folder_of_model
+from training.runs.estimates.capacity import is_downloaded
 from workspaces.errors import FieldFault
 
 WEIGHTS: Mapping[str, bool | None] = {"": None, "lora": True, "whole": False}
@@ -58,4 +58,4 @@ class FirstModelForm(forms.Form):
 
 
 def _title(name: str) -> str:
-    return name if find_folder_of_model(name) is not None else f"{name} (downloaded first)"
+    return name if is_downloaded(name) else f"{name} (downloaded first)"

@@ -101,12 +101,14 @@ def _show(
     """The form beside this machine; with a `plan` that starts, what it needs. Raises InvalidRun for one that does
     not."""
     dataset = context["form"].chosen_dataset
+    prepared = prepare_run(*plan) if plan is not None else None
     about = {
         "machine": this_machine(),
         "suited": suit_methods(dataset) if dataset is not None else [],
         "recommended": recommend_here(),
         "presets": [one for one in PRESETS.values() if dataset is not None and dataset.row_kind is one.rows],
-        "estimate": prepare_run(*plan).estimate if plan is not None else None,
+        "estimate": prepared.estimate if prepared is not None else None,
+        "unchecked": prepared.unchecked if prepared is not None else "",
     }
     return render(request, "training/run_form.html", context | about, status=status)
 

@@ -104,6 +104,9 @@ class RunCheckSerializer(serializers.Serializer[Any]):
     estimate = serializers.DictField(
         allow_null=True, help_text="Bytes of memory and disk, and seconds; null for a base of unknown size"
     )
+    unchecked = serializers.CharField(
+        help_text="What of the base is checked only once it is downloaded, and why; empty where nothing is"
+    )
 
 
 class SweepStartSerializer(_PlanSerializer):

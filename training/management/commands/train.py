@@ -98,7 +98,7 @@ class Command(UncheckedCommand):
             else:
                 rows = read_rows(options["data"])
             plan = make_plan(asked, rows, options["output"])
-            for line in plan.notes:
+            for line in filter(None, [*plan.notes, plan.unchecked]):
                 self._say(line)
             if plan.estimate is not None:
                 self._say(_tell_estimate(plan.estimate))

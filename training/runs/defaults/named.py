@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from training.runs.base_models import TINY, hub_ids, list_folders
-from training.runs.estimates.capacity import find_folder_of_model, recommend_here
+from training.runs.estimates.capacity import is_downloaded, recommend_here
 
 
 def list_named_bases() -> list[str]:
@@ -20,6 +20,6 @@ def choose_named_base() -> str:
     if settings.BASE_MODEL != TINY:
         return settings.BASE_MODEL
     names = list_named_bases()
-    here = [name for name in names if find_folder_of_model(name) is not None]
+    here = [name for name in names if is_downloaded(name)]
     recommended = [name for name in names if name == recommend_here().model]
     return next(iter([*here, *recommended, *names]), "")

@@ -19,15 +19,15 @@ from decisions.models import Agent, AgentVersion
 from models_registry.models import BASE_METHOD, Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
 from training.engine.machine.facts import fit_settings
-from training.engine.spec.architectures import TARGETS, choose_targets, read_model_type
 from training.engine.spec.methods import METHODS, Need, RowKind
 from training.engine.spec.run_spec import HELD_OUT, RunSpec, TinyShape
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.run_states import RunState
 from training.runs.base_models import TINY, is_allowed_base
 from training.runs.defaults import recipes
+from training.runs.defaults.matrices import adapt_usable_matrices
 from training.runs.defaults.named import choose_named_base
-from training.runs.estimates.capacity import find_folder_of_model, find_shape_of_model, recommend_here
+from training.runs.estimates.capacity import find_shape_of_model, recommend_here
 from training.runs.on_tasks import FROM_TASKS, choose_task_settings, demonstration_settings
 from training.runs.services import RunPlan
 from workspaces.models import Workspace
@@ -154,10 +154,8 @@ def choose_settings(
         tokens = agent_version.max_prompt_tokens if agent_version is not None else PROMPT_TOKENS
         shape = find_shape_of_model(root) if root else None
         parameters = shape.parameters if shape is not None else None
-        told = fit_settings(told, recommend_here(), tokens=tokens, parameters=parameters)
-        folder = find_folder_of_model(root) if root and "lora" in told else None
-        if folder is not None and (targets := choose_targets(read_model_type(folder))) != TARGETS[0]:
-            told["lora"] = {**told["lora"], "targets": targets}
+        fitted = fit_settings(told, recommend_here(), tokens=tokens, parameters=parameters)
+        told = dict(adapt_usable_matrices(fitted, root))
     if agent_version is not None:
         tokens = agent_version.max_prompt_tokens
         if root == TINY:  # its positions hold the template and the answer, too
