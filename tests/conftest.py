@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A shell ignores Ctrl-C for what it starts in the background, CI's too, and so would every test of an interrupt,
     for ever."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks a hub
     # pytest 9.1 forgets a folder's fixtures where files of other folders are named between its own (its issue 14971).
     config.args.sort()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

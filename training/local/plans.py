@@ -24,8 +24,9 @@ from training.engine.spec.settings import Online
 from training.imports.exported import NO_ROW, label_choices
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally
-from training.runs.architectures import find_base_faults
+from training.runs.architectures import find_base_faults, tell_unchecked
 from training.runs.base_models import TINY
+from training.runs.defaults.matrices import adapt_usable_matrices
 from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import merge_settings
 from training.runs.estimates.capacity import (
@@ -99,12 +100,13 @@ class Training:
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
     """`rows` to learn from. `notes` say what was chosen, a line each. `estimate` is None of a base of unknown size, and
-    of settings that the engine will refuse."""
+    of settings that the engine will refuse. `unchecked`: what of a hub's base is checked only once it is downloaded."""
 
     spec: dict[str, Any]
     rows: Rows
     notes: list[str]
     estimate: Estimate | None
+    unchecked: str = ""
 
     @property
     def method(self) -> str:
@@ -150,7 +152,7 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     estimate = _estimate(asked, spec, rows, output)
     if estimate is None and not Path(asked.base).is_dir():
         notes.append(f"needs: unknown, as the name {asked.base} does not show the size of the base")
-    return LocalPlan(spec, rows, notes, estimate)
+    return LocalPlan(spec, rows, notes, estimate, tell_unchecked(absolute_base(asked.base)))
 
 
 def _fit_rows(rows: Rows, method: str, notes: list[str]) -> Rows:
@@ -223,7 +225,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         "base": {"path": absolute_base(asked.base)},
         "max_prompt_tokens": prompt,
         "max_completion_tokens": completion,
-        "lora": None if whole else LORA,
+        "lora": None if whole else adapt_usable_matrices({"lora": LORA}, absolute_base(asked.base))["lora"],
         "quantisation": "4bit" if quantised else None,
         "optimiser": {"epochs": epochs, "batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE},
         "epoch_checkpoints": not (fresh or (of_tasks and method.settings == "online") or method.makes_reward_model),

@@ -100,7 +100,7 @@ class Command(UncheckedCommand):
                 rows = read_rows(options["data"])
                 asked = replace(asked, agent_kind=rows.agent_kind)
             plan = make_plan(asked, rows, options["output"])
-            for line in plan.notes:
+            for line in filter(None, [*plan.notes, plan.unchecked]):
                 self._say(line)
             if plan.estimate is not None:
                 self._say(_tell_estimate(plan.estimate))
