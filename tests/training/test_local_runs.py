@@ -19,6 +19,7 @@ from training.engine.machine.facts import GB, Machine
 from training.engine.spec.methods import RowKind
 from training.local.plans import Rows, Training, UnusableRun, make_plan
 from training.local.runs import read_rows
+from training.local.task_rows import rows_of_environment
 from training.models import DatasetSnapshot
 from training.runs.estimates import capacity
 
@@ -110,6 +111,30 @@ def test_each_file_is_read_as_what_it_holds(tmp_path: Path) -> None:
     pair = {"id": "1", "prompt": "x", "chosen": "a", "rejected": "b"}
     kinds = [read_rows(write(tmp_path / "rows.jsonl", rows)).kind for rows in ([chat], [pair], labelled(1))]
     assert kinds == ["text", "preferences", "labelled"]
+
+
+def test_an_export_says_whose_decisions_it_holds(tmp_path: Path) -> None:
+    def line(kind: Any) -> dict[str, Any]:
+        return {"prompt": "x", "completion": "y", "reward": 1.0, "metadata": {"agentType": kind}}
+
+    rows = read_rows(write(tmp_path / "rows.jsonl", [line("PRIORITIZER")]))
+    plan = make_plan(Training("", "a/model-1m", quantised=False), rows, tmp_path / "out")
+    assert (plan.spec["max_prompt_tokens"], plan.spec["max_completion_tokens"]) == (1024, 256)
+    filer, mixed = ([line("FILER")], [line("FILER"), line("STORER") | {"prompt": "z"}])
+    for lines, kind in ((filer, "FILER"), (mixed, ""), ([line(["FILER"]) | {"metadata": {}}], "")):
+        assert read_rows(write(tmp_path / "rows.jsonl", lines)).agent_kind == kind
+
+
+def test_an_environment_gives_tasks_to_learn_from_and_others_to_measure_on(tmp_path: Path) -> None:
+    rows = rows_of_environment("equations", 5, 3)
+    plan = make_plan(Training("", "a/model-1m", quantised=False), rows, tmp_path / "out")
+    assert plan.method == "grpo" and plan.spec["data"]["heldout"] == "heldout.jsonl" and plan.spec["evaluate"]
+    assert {name: len(lines) for name, lines in rows.files.items()} == {"rows.jsonl": 5, "heldout.jsonl": 3}
+    assert not {one["id"] for one in rows.lines} & {one["id"] for one in rows.held_out}
+    assert list(rows_of_environment("equations", 5, 0).files) == ["rows.jsonl"]
+    for name, why in (("nowhere", "unknown environment"), ("office-unseen", "only for measuring")):
+        with pytest.raises(UnusableRun, match=f"--environment: .*{why}"):
+            rows_of_environment(name, 1, 1)
 
 
 LOGGED = {"id": "1", "prompt": "a", "options": ["a", "b"], "action": "a", "propensity": 0.5, "reward": 1.0}

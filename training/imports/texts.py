@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ class ExportedLine(msgspec.Struct):
         if (right := RIGHT.get(self.metadata.userFeedback or "")) is not None:
             row["right"] = right
         return row
+
+
+def find_exported_kind(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The kind of the agent that all lines of an export name in their metadata; "" where they do not."""
+    about = [line.get("metadata") for line in lines]
+    kinds = {one.get("agentType") if isinstance(one, Mapping) else None for one in about}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return kind if isinstance(kind, str) else ""
 
 
 def read_texts(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

@@ -27,8 +27,9 @@ from training.engine.spec.methods import TRAINING, RowKind
 from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
-from training.imports.texts import read_texts
-from training.local.plans import ROWS, LocalPlan, Rows, Training, UnusableRun, absolute_base
+from training.imports.texts import find_exported_kind, read_texts
+from training.local.plans import LocalPlan, Rows, Training, UnusableRun, absolute_base
+from training.local.watching import leave_note
 from training.models import DatasetKind
 from training.rows.parts import ROWS_FILE
 from training.rows.selection import Filters
@@ -70,7 +71,7 @@ def read_rows(path: Path) -> Rows:
     texts, faults = read_texts(path)
     if faults:
         raise UnusableRun(faults[:FAULTS_SHOWN])
-    return Rows(RowKind.TEXT, texts)
+    return Rows(RowKind.TEXT, texts, find_exported_kind(lines))
 
 
 def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, method: str = "") -> Rows:
@@ -94,7 +95,9 @@ def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: 
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
-    folder, result = run_here(plan.spec, {ROWS: rows.lines}, output, say)
+    folder, result = run_here(
+        plan.spec, rows.files, output, say, plan.estimate.seconds if plan.estimate is not None else None
+    )
     assert result.output is not None
     attempts = sorted(folder.parent.iterdir(), key=lambda attempt: int(attempt.name))  # some may have been stopped
     epochs = {epoch.name: epoch for attempt in attempts for epoch in attempt.glob("checkpoint-epoch-*")}
@@ -107,12 +110,17 @@ def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: 
 
 
 def run_here(
-    spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]], output: Path, say: Callable[[str], None]
+    spec: Mapping[str, Any],
+    files: Mapping[str, Sequence[Mapping[str, Any]]],
+    output: Path,
+    say: Callable[[str], None],
+    estimated_seconds: float | None = None,
 ) -> tuple[Path, RunResult]:
     """Runs the spec, with its files of rows by name, in `output`/run; the attempt's folder and what it found. As
     `train_here` it goes on where it was stopped, says what happens, and raises."""
     is_new = not output.exists()
     _lay_out(output, spec, files)
+    leave_note(output.resolve() / RUN, estimated_seconds)
     try:
         folder = _run_engine(output.resolve() / RUN, say)
     except UnusableRun:
