@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from training.local.plans import Rows, Training, UnusableRun, make_plan
 from training.local.runs import read_rows
 from training.local.task_rows import rows_of_environment
 from training.models import DatasetSnapshot
+from training.runs import launcher
 from training.runs.estimates import capacity
 
 WORDS = {"travel": "flight hotel visa beach", "finance": "invoice salary loan tax"}
@@ -93,6 +95,23 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(tmp_path: Path
     nonsense = write(tmp_path / "nonsense.jsonl", [{"a": 1}])
     assert "has neither a prompt with a completion" in refused("train", "--data", nonsense, "--output", output, *tiny)
     assert not output.exists()
+
+
+def test_what_failed_before_it_learnt_anything_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a base that the hub did not give: the next attempt takes another one, into the same folder."""
+    monkeypatch.setattr(launcher, "ENGINE", (sys.executable, "-c", "raise SystemExit(1)"))
+    rows, output, base = write(tmp_path / "rows.jsonl", labelled(4)), tmp_path / "out", tmp_path / "base"
+    base.mkdir()
+    flags = ("--data", rows, "--output", output, "--model", base, "--no-quantization", "--method", "sft")
+    for epochs in (1, 2):
+        with pytest.raises(SystemExit) as ended:
+            call_command("train", *map(str, (*flags, "--epochs", epochs)), stderr=io.StringIO())
+        assert ended.value.code == 1
+        assert json.loads((output / "run" / "spec.json").read_text())["optimiser"]["epochs"] == epochs
+    attempt = output / "run" / "attempts" / "1" / "checkpoints" / "step-00000001"
+    attempt.mkdir(parents=True)
+    assert "is not empty" in refused("train", *flags, "--epochs", 3)
+    assert attempt.is_dir()
 
 
 @pytest.mark.django_db

@@ -29,7 +29,7 @@ from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
 from training.imports.texts import find_exported_kind, read_texts
 from training.local.plans import LocalPlan, Rows, Training, UnusableRun, absolute_base
-from training.local.watching import leave_note
+from training.local.watching import has_ended, leave_note
 from training.models import DatasetKind
 from training.rows.parts import ROWS_FILE
 from training.rows.selection import Filters
@@ -131,18 +131,29 @@ def run_here(
 
 
 def _lay_out(output: Path, spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """run/spec.json and its rows; a folder that holds another run, or other things, is refused."""
+    """run/spec.json and its rows; a folder that holds another run, or other things, is refused. What is left of a run
+    that failed before it learnt anything is replaced."""
     content = json.dumps(spec, indent=2)
     output = output.resolve()
     told = output / RUN / "spec.json"
     if told.exists() and told.read_text() == content:
         return
+    if _holds_nothing_learnt(output):
+        shutil.rmtree(output / RUN, ignore_errors=True)
     if output.exists() and any(output.iterdir()):
         raise UnusableRun([f"--output: {output} is not empty; give an empty or new folder"])
     (output / RUN).mkdir(parents=True)
     for name, lines in files.items():
         (output / RUN / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_atomically(told, content)
+
+
+def _holds_nothing_learnt(output: Path) -> bool:
+    """Whether all that is there is a run without a result or a checkpoint, which no process works on."""
+    if not (output / RUN / "spec.json").is_file() or [path.name for path in output.iterdir()] != [RUN]:
+        return False
+    made = [*(output / RUN).glob("attempts/*/result.json"), *(output / RUN).glob("attempts/*/checkpoint*/*")]
+    return not made and has_ended(output / RUN)
 
 
 def _run_engine(run_dir: Path, say: Callable[[str], None]) -> Path:

@@ -92,6 +92,12 @@ def observe_folder(run_dir: Path) -> dict[str, Any]:
     }
 
 
+def has_ended(run_dir: Path) -> bool:
+    """Whether the process that trained there is gone."""
+    pid = _read_note(run_dir)["pid"] if (run_dir / NOTE).is_file() else None
+    return pid in (None, os.getpid()) or not psutil.pid_exists(pid)
+
+
 def _read_note(run_dir: Path) -> dict[str, Any]:
     note: dict[str, Any] = json.loads((run_dir / NOTE).read_text(encoding="utf-8"))
     return note

@@ -44,7 +44,7 @@ def keep_named_base(context: JobContext, run: TrainingRun) -> None:
         raise Permanent(lack)
     meta = {"base_model": name_base(run.base_model)} | ({"revision": revision} if revision else {})
     with tempfile.TemporaryDirectory(dir=settings.RUNS) as chosen:
-        _link_files(folder, Path(chosen))
+        link_files(folder, Path(chosen))
         artifact = store_artifact(workspace=run.workspace, folder=Path(chosen), kind=ArtifactKind.MODEL, meta=meta)
     model = run.agent.registered_model
     assert model is not None
@@ -99,7 +99,8 @@ def _follow(context: JobContext, process: subprocess.Popen[str]) -> tuple[str, s
                 raise JobCancelled from None
 
 
-def _link_files(folder: Path, chosen: Path) -> None:
+def link_files(folder: Path, chosen: Path) -> None:
+    """Links those files of the folder that load its model, and the terms that apply, into the folder `chosen`."""
     for path in folder.iterdir():
         if path.is_file() and any(fnmatch(path.name, pattern) for pattern in BASE_FILES):
             (chosen / path.name).symlink_to(path.resolve())
