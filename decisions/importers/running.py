@@ -222,7 +222,7 @@ def _write(
     report: Report,
 ) -> None:
     for slug, setup in setups.items():
-        create_agent(by=by, slug=slug, name=slug, setup=setup)
+        create_agent(by=by, slug=slug, name=slug, setup=setup, preset=order.format.preset)
         report.agents.append(slug)
 
     def refuse(refusal: Refusal) -> None:
