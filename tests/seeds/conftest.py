@@ -30,7 +30,7 @@ def _teach(folder: Path) -> None:
         notes.as_chat(kind, *notes.decision(kind, number)) for kind in ("FILER", "PRIORITIZER") for number in range(64)
     ]
     (folder / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    room = json.dumps({"max_prompt_tokens": 1024, "max_completion_tokens": 256, "threads": 2})
+    room = json.dumps({"max_prompt_tokens": 4096, "max_completion_tokens": 1024, "threads": 2})
     told = run_ours(
         "train", "--data", folder / "chats.jsonl", "--output", folder / "out", "--model", "tiny", "--method",
         "pretrain", "--epochs", 6, "--batch-size", 8, "--learning-rate", 3e-3, "--set", room,
