@@ -80,11 +80,13 @@ def create_agent(
     setup: AgentSetup | None = None,
     kind: str = AgentKind.CUSTOM,
     unit: str = "item",
+    preset: Preset | None = None,
 ) -> Agent:
-    """The agent, its first version, its registered model and its first reward spec. Without `setup`, the kind's, and
-    the kind's components of the reward; an agent with a set-up of its own begins with the verdict, and one that takes
-    its options with each decision also with the score of its episodes, which `solve` reports."""
-    preset = PRESETS[kind] if setup is None else _find_preset(setup)
+    """The agent, its first version, its registered model and its first reward spec, that of `preset`. Without `setup`,
+    the kind's, and the kind's components of the reward; an agent with a set-up of its own begins with the verdict, and
+    one that takes its options with each decision also with the score of its episodes, which `solve` reports."""
+    if preset is None:
+        preset = PRESETS[kind] if setup is None else _find_preset(setup)
     setup = setup or kind_setup(kind)
     check_setup(setup)
     # Agents of a workspace are made one after the other: the second of two with one name finds the first's.

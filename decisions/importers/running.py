@@ -292,7 +292,7 @@ def _write(
     report: Report,
 ) -> None:
     for slug, setup in setups.items():
-        create_agent(by=by, slug=slug, name=slug, setup=setup)
+        create_agent(by=by, slug=slug, name=slug, setup=setup, preset=order.format.preset)
         report.agents.append(slug)
     spaces: dict[str, str] = {}
     for batch in _batches(found, report, refuse):

@@ -175,7 +175,7 @@ def fit_completions(spec: RunSpec, texts: Sequence[Text]) -> RunSpec:
     if not texts or "max_completion_tokens" in spec.model_fields_set or spec.base.path is None:
         return spec
     tokenizer, config = load_tokenizer(spec.base.path), AutoConfig.from_pretrained(spec.base.path)
-    room = find_room(tokenizer, config, spec.max_prompt_tokens, [row.completion for row in texts])
+    room = find_room(tokenizer, config, spec.max_prompt_tokens, texts)
     return spec.model_copy(update={"max_completion_tokens": room})
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from training.runs.estimates.needs import Estimate
 from training.runs.on_tasks import ONLINE, count_steps
 from training.runs.services import OWN_FIELDS
 
-ROWS = "rows.jsonl"
+ROWS, HELD_OUT = "rows.jsonl", "heldout.jsonl"
 PREFERRED = "ppo"
 FITTING: Mapping[RowKind, Sequence[str]] = {
     RowKind.LABELLED: (PREFERRED,),
@@ -70,13 +70,20 @@ class UnusableRun(ValueError):
 @dataclass(frozen=True, slots=True)
 class Rows:
     """`lines` as the engine reads them. `agent_kind` of the agent whose decisions they are, "" where the file does not
-    say it; `left_out`: decisions of the file that make no row; `answers`: the right option of logged rows, by id."""
+    say it; `left_out`: decisions of the file that make no row; `answers`: the right option of logged rows, by id;
+    `held_out`: tasks to measure on."""
 
     kind: RowKind
     lines: list[dict[str, Any]]
     agent_kind: str = ""
     left_out: int = 0
     answers: Mapping[str, str] = field(default_factory=dict)
+    held_out: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def files(self) -> dict[str, list[dict[str, Any]]]:
+        """By the names that the spec gives them."""
+        return {ROWS: self.lines} | ({HELD_OUT: self.held_out} if self.held_out else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,7 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     """Raises UnusableRun for a method that cannot learn from such rows, and where the machine has too little memory or
     disk space; what the rows lack besides, the engine names."""
     check_training(asked)
+    asked = replace(asked, agent_kind=asked.agent_kind or rows.agent_kind)
     notes: list[str] = []
     method = asked.method or (PRESETS[asked.preset].method if asked.preset else _choose_method(asked, rows, notes))
     if rows.left_out:
@@ -238,6 +246,9 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         spec |= {"online": {"steps": passes}, "reward": [{"name": "matches_answer"}]}
     if of_tasks and method.settings == "online":
         spec |= {"online": dict(ONLINE)}
+    if rows.held_out:
+        spec["data"] |= {"heldout": HELD_OUT}
+        spec |= {"evaluate": {"free_rows": 0}}
     if asked.preset:
         spec = merge_settings(spec, PRESETS[asked.preset].settings)
     given = {"epochs": asked.epochs, "batch_size": asked.batch_size, "learning_rate": asked.learning_rate}

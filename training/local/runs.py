@@ -28,7 +28,8 @@ from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
 from training.imports.exported import read_export
-from training.local.plans import ROWS, LocalPlan, Rows, Training, UnusableRun, absolute_base
+from training.local.plans import LocalPlan, Rows, Training, UnusableRun, absolute_base
+from training.local.watching import has_ended, leave_note
 from training.models import DatasetKind
 from training.rows.parts import ROWS_FILE
 from training.rows.selection import Filters
@@ -101,7 +102,9 @@ def train_here(asked: Training, plan: LocalPlan, output: Path, say: Callable[[st
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
-    folder, result = run_here(plan.spec, {ROWS: plan.rows.lines}, output, say)
+    folder, result = run_here(
+        plan.spec, plan.rows.files, output, say, plan.estimate.seconds if plan.estimate is not None else None
+    )
     assert result.output is not None
     attempts = sorted(folder.parent.iterdir(), key=lambda attempt: int(attempt.name))  # some may have been stopped
     epochs = {epoch.name: epoch for attempt in attempts for epoch in attempt.glob("checkpoint-epoch-*")}
@@ -114,12 +117,17 @@ def train_here(asked: Training, plan: LocalPlan, output: Path, say: Callable[[st
 
 
 def run_here(
-    spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]], output: Path, say: Callable[[str], None]
+    spec: Mapping[str, Any],
+    files: Mapping[str, Sequence[Mapping[str, Any]]],
+    output: Path,
+    say: Callable[[str], None],
+    estimated_seconds: float | None = None,
 ) -> tuple[Path, RunResult]:
     """Runs the spec, with its files of rows by name, in `output`/run; the attempt's folder and what it found. As
     `train_here` it goes on where it was stopped, says what happens, and raises."""
     is_new = not output.exists()
     _lay_out(output, spec, files)
+    leave_note(output.resolve() / RUN, estimated_seconds)
     try:
         folder = _run_engine(output.resolve() / RUN, say)
     except UnusableRun:
@@ -130,18 +138,29 @@ def run_here(
 
 
 def _lay_out(output: Path, spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """run/spec.json and its rows; a folder that holds another run, or other things, is refused."""
+    """run/spec.json and its rows; a folder that holds another run, or other things, is refused. What is left of a run
+    that failed before it learnt anything is replaced."""
     content = json.dumps(spec, indent=2)
     output = output.resolve()
     told = output / RUN / "spec.json"
     if told.exists() and told.read_text() == content:
         return
+    if _holds_nothing_learnt(output):
+        shutil.rmtree(output / RUN, ignore_errors=True)
     if output.exists() and any(output.iterdir()):
         raise UnusableRun([f"--output: {output} is not empty; give an empty or new folder"])
     (output / RUN).mkdir(parents=True)
     for name, lines in files.items():
         (output / RUN / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_atomically(told, content)
+
+
+def _holds_nothing_learnt(output: Path) -> bool:
+    """Whether all that is there is a run without a result or a checkpoint, which no process works on."""
+    if not (output / RUN / "spec.json").is_file() or [path.name for path in output.iterdir()] != [RUN]:
+        return False
+    made = [*(output / RUN).glob("attempts/*/result.json"), *(output / RUN).glob("attempts/*/checkpoint*/*")]
+    return not made and has_ended(output / RUN)
 
 
 def _run_engine(run_dir: Path, say: Callable[[str], None]) -> Path:

@@ -48,7 +48,7 @@ def keep_named_base(context: JobContext, run: TrainingRun) -> None:
     _check(run)  # of a hub's model, which may not have told before
     meta = {"base_model": name_base(run.base_model)} | ({"revision": revision} if revision else {})
     with tempfile.TemporaryDirectory(dir=settings.RUNS) as chosen:
-        _link_files(folder, Path(chosen))
+        link_files(folder, Path(chosen))
         artifact = store_artifact(workspace=run.workspace, folder=Path(chosen), kind=ArtifactKind.MODEL, meta=meta)
     model = run.agent.registered_model
     assert model is not None
@@ -109,8 +109,9 @@ def _follow(context: JobContext, process: subprocess.Popen[str]) -> tuple[str, s
                 raise JobCancelled from None
 
 
-def _link_files(folder: Path, chosen: Path) -> None:
-    """Without the manifest of a folder that was taken out of a store: the new artifact gets its own."""
+def link_files(folder: Path, chosen: Path) -> None:
+    """Links those files of the folder that load its model, and the terms that apply, into the folder `chosen`, without
+    the manifest of a folder that was taken out of a store: the new artifact gets its own."""
     for path in folder.iterdir():
         if path.is_file() and path.name != MANIFEST and any(fnmatch(path.name, pattern) for pattern in BASE_FILES):
             (chosen / path.name).symlink_to(path.resolve())

@@ -124,9 +124,8 @@ def _keep_suite(
 
 def _with_room(attempt: Attempt, loaded: Loaded, texts: Sequence[Text]) -> Attempt:
     """The same attempt, with room for the longest of a suite's texts: every version has as much, whatever its run."""
-    spec, completions = attempt.spec, [row.completion for row in texts]
-    room = find_room(loaded.tokenizer, loaded.model.config, spec.max_prompt_tokens, completions)
-    return replace(attempt, spec=spec.model_copy(update={"max_completion_tokens": room}))
+    room = find_room(loaded.tokenizer, loaded.model.config, attempt.spec.max_prompt_tokens, texts)
+    return replace(attempt, spec=attempt.spec.model_copy(update={"max_completion_tokens": room}))
 
 
 def write_lines(attempt: Attempt, name: str, lines: Iterable[str]) -> str:
