@@ -59,6 +59,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
 
     chunked: bool
     content_length: int
+    body_rcv: Any
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)

@@ -9,10 +9,10 @@ from rest_framework import serializers
 from models_registry.api.serializers import VersionField
 from training.engine.spec.methods import TRAINING
 from training.engine.spec.samples import Reply
-from training.evaluation.tasks import name_policies
 from training.models import RunEvent, TrainingRun
 from training.runs.reached import tell_reached
 from training.runs.shown.samples import SampleLine, ShownSamples
+from training.runs.task_scores import name_policies
 from workspaces.http.bodies import StrictBody
 
 
