@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from training.evaluation.paired_tasks import read_paired_tasks
 from training.evaluation.scores import Scored, as_plain
+from training.models.evaluation import DOMAINS
 
 MEASURES = ("accuracy", "greedy_success", "score")
-DOMAINS = "domains"
-"""Under this name scores and differences hold {domain: interval of solved tasks}."""
-
-
-def name_policies(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Scores or differences on tasks with `serving_success` beside `accuracy`, which is the same; others as they
-    are."""
-    named = {"serving_success": scores["accuracy"]} if "accuracy" in scores and DOMAINS in scores else {}
-    return {**scores, **named}
 
 
 def score_tasks(path: Path) -> Scored:

@@ -9,7 +9,6 @@ from rest_framework import serializers
 from models_registry.api.serializers import VersionField
 from training.engine.spec.methods import TRAINING
 from training.engine.spec.samples import Reply
-from training.evaluation.tasks import name_policies
 from training.models import RunEvent, TrainingRun
 from training.runs.reached import tell_reached
 from training.runs.shown.samples import SampleLine, ShownSamples
@@ -70,8 +69,8 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
         if found is None:
             return None
         return {
-            "scores": {model: name_policies(scores) for model, scores in found.scores.items()},
-            "differences": name_policies(found.differences),
+            "scores": found.named_scores,
+            "differences": found.named_differences,
             "plain": found.plain,
             "rows": found.rows,
             "unanswered": found.unanswered,
