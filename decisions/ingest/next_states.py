@@ -23,7 +23,7 @@ def record_next_states(*, by: Actor, states: Mapping[uuid.UUID, Mapping[str, Any
     """By decision. One that has its next state keeps it, and one that was erased gets none."""
     if not states:
         return
-    known = {
+    known: dict[str, Any] = {
         "ids": list(states),
         "states": [json.dumps(state) for state in states.values()],
         "workspace": by.workspace.id,

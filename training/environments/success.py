@@ -12,8 +12,8 @@ from typing import Any
 from models_registry.models import ModelVersion
 from training.evaluation.measures import find_reach, tone_of
 from training.models import DatasetKind, DatasetSnapshot, Evaluation, TrainingRun
+from training.models.evaluation import DOMAINS
 from training.run_states import RunState
-from training.runs.task_scores import DOMAINS
 from workspaces.models import Workspace
 
 MOST = 200

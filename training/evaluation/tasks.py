@@ -7,7 +7,7 @@ from typing import Any
 
 from training.evaluation.paired_tasks import read_paired_tasks
 from training.evaluation.scores import Scored, as_plain
-from training.runs.task_scores import DOMAINS
+from training.models.evaluation import DOMAINS
 
 MEASURES = ("accuracy", "greedy_success", "score")
 

@@ -287,10 +287,10 @@ def _refuse_most(groups: Groups, sides: Sequence[bool], share: float) -> None:
 
 def _find_no_parts(groups: Groups) -> FieldFault:
     """Why one of the two parts is empty."""
-    if groups.count < 2:
+    if groups.number < 2:
         return FieldFault("held_out", f"all rows belong together ({TOGETHER})", "more rows, or none")
     reason = (
-        f"the decisions are of {groups.count} groups that belong together ({TOGETHER}), all of which are in one part"
+        f"the decisions are of {groups.number} groups that belong together ({TOGETHER}), all of which are in one part"
     )
     return FieldFault("held_out", reason, "more rows, or another share")
 

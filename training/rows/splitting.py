@@ -39,7 +39,7 @@ STATE_IN_AN_ENVIRONMENT = frozenset({"environment", "domain", "task", "observati
 class Groups(NamedTuple):
     """How many groups of decisions belong together, how many decisions the largest has, and whether it is held out."""
 
-    count: int
+    number: int
     largest: int
     largest_is_held_out: bool
 

@@ -12,7 +12,6 @@ from training.engine.spec.samples import Reply
 from training.models import RunEvent, TrainingRun
 from training.runs.reached import tell_reached
 from training.runs.shown.samples import SampleLine, ShownSamples
-from training.runs.task_scores import name_policies
 from workspaces.http.bodies import StrictBody
 
 
@@ -70,8 +69,8 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
         if found is None:
             return None
         return {
-            "scores": {model: name_policies(scores) for model, scores in found.scores.items()},
-            "differences": name_policies(found.differences),
+            "scores": found.named_scores,
+            "differences": found.named_differences,
             "plain": found.plain,
             "rows": found.rows,
             "unanswered": found.unanswered,
@@ -107,9 +106,6 @@ class RunCheckSerializer(serializers.Serializer[Any]):
     estimate = serializers.DictField(
         allow_null=True, help_text="Bytes of memory and disk, and seconds; null for a base of unknown size"
     )
-    unchecked = serializers.CharField(
-        help_text="What of the base is checked only once it is downloaded, and why; empty where nothing is"
-    )
 
 
 class SweepStartSerializer(_PlanSerializer):
@@ -138,13 +134,6 @@ class TrainNewSerializer(StrictBody):
         default="",
         allow_blank=True,
         help_text="Of a first model: tiny, a folder or a hub id; default: the instance's base model",
-    )
-    lora = serializers.BooleanField(
-        required=False,
-        allow_null=True,
-        default=None,
-        help_text="Of a first model from a named base: true trains an adapter, false all weights; default: all weights "
-        "where they fit this machine",
     )
 
 

@@ -36,6 +36,11 @@ class Equation(NamedTuple):
         shift = f" {'+' if self.shift > 0 else '-'} {abs(self.shift)}" if self.shift else ""
         return f"{x}{shift} = {self.right}"
 
+    @property
+    def largest(self) -> Fraction:
+        """Of its numbers, without their signs."""
+        return max(abs(Fraction(term)) for term in (self.factor, self.shift, self.right))
+
     def is_solved_by(self, number: int | Fraction) -> bool:
         return self.factor * number + self.shift == self.right
 
@@ -94,7 +99,7 @@ def read_equation(text: str) -> ReadEquation:
         raise ValueError(f"{shown} is to be solved for {wanted}, but its unknown is {min(unknowns)}")
     as_it_stands = _find_standing(left.value, right.value) if left.is_sum and right.is_sum else None
     equation = as_it_stands or _collect(left.value, right.value, shown)
-    if max(map(abs, equation)) > LARGEST:
+    if equation.largest > LARGEST:
         raise ValueError(f"{shown} has a number beyond {LARGEST:,}")
     written = str(equation) if as_it_stands else f"{left.written} = {right.written}"
     return ReadEquation(equation, written, is_set_up=as_it_stands is not None)
@@ -111,7 +116,7 @@ def _read_words(told: re.Match[str], shown: str) -> ReadEquation:
     equation = Equation(int(told[1]), shift, int(told[4]))
     if not equation.factor:
         raise ValueError(f"{shown} has no unknown; {_EXAMPLE}")
-    if max(map(abs, equation)) > LARGEST:
+    if equation.largest > LARGEST:
         raise ValueError(f"{shown} has a number beyond {LARGEST:,}")
     return ReadEquation(equation, in_words(equation), is_set_up=False, in_words=True)
 
