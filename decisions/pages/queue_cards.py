@@ -53,7 +53,7 @@ def _suggest(told: Sequence[ShownEpisode]) -> list[ShownSuggestion | None]:
     of_episode = find_suggestions("episode", ids)
     only = find_only_decisions(ids)
     of_decision = find_suggestions("decision", only.values())
-    return [of_episode.get(pk) or of_decision.get(only.get(pk)) for pk in ids]
+    return [of_episode.get(pk) or of_decision.get(only.get(pk, pk)) for pk in ids]
 
 
 def _read_episode(request: PageRequest, pk: uuid.UUID) -> dict[str, Any]:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-import tempfile
+import itertools
 import zipfile
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django import forms
-from django.http import FileResponse, HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from decisions.exports.trace_files import TraceChoice, write_traces
+from decisions.exports.trace_files import TraceChoice, TraceFile, write_traces
 from decisions.models import Agent
 from decisions.pages.found import get_agent
 from workspaces.pages.guard import PageRequest, workspace_page
 
 MOST = 5_000
-IN_MEMORY = 8 << 20
 
 
 class TracesForm(forms.Form):
@@ -66,16 +66,40 @@ def _context(agent: Agent, form: TracesForm) -> dict[str, Any]:
     return {"agent": agent, "form": form, "most": MOST}
 
 
-def _pack(agent: Agent, choice: TraceChoice) -> FileResponse | None:
+def _pack(agent: Agent, choice: TraceChoice) -> StreamingHttpResponse | None:
     """None where there is nothing to write."""
-    spool = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - the response closes it
-    count = 0
-    with zipfile.ZipFile(spool, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in write_traces(agent, choice):
-            archive.writestr(file.path, file.body)
-            count += 1
-    if not count:
-        spool.close()
+    files = write_traces(agent, choice)
+    first = next(files, None)
+    if first is None:
         return None
-    spool.seek(0)
-    return FileResponse(spool, as_attachment=True, filename=f"{agent.slug}-traces.zip", content_type="application/zip")
+    answer = StreamingHttpResponse(_zip(itertools.chain([first], files)), content_type="application/zip")
+    answer["Content-Disposition"] = f'attachment; filename="{agent.slug}-traces.zip"'
+    return answer
+
+
+class _Sink:
+    """What the archive has written and nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def take(self) -> bytes:
+        taken, self._parts = b"".join(self._parts), []
+        return taken
+
+
+def _zip(files: Iterable[TraceFile]) -> Iterator[bytes]:
+    """File by file, so that memory does not grow with them."""
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[call-overload]
+        for file in files:
+            archive.writestr(file.path, file.body)
+            yield sink.take()
+    yield sink.take()
