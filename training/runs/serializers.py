@@ -106,6 +106,9 @@ class RunCheckSerializer(serializers.Serializer[Any]):
     estimate = serializers.DictField(
         allow_null=True, help_text="Bytes of memory and disk, and seconds; null for a base of unknown size"
     )
+    unchecked = serializers.CharField(
+        help_text="What of the base is checked only once it is downloaded, and why; empty where nothing is"
+    )
 
 
 class SweepStartSerializer(_PlanSerializer):
@@ -134,6 +137,13 @@ class TrainNewSerializer(StrictBody):
         default="",
         allow_blank=True,
         help_text="Of a first model: tiny, a folder or a hub id; default: the instance's base model",
+    )
+    lora = serializers.BooleanField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Of a first model from a named base: true trains an adapter, false all weights; default: all weights "
+        "where they fit this machine",
     )
 
 
