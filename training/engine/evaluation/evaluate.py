@@ -123,9 +123,12 @@ def _keep_suite(
 
 
 def _with_room(attempt: Attempt, loaded: Loaded, texts: Sequence[Text]) -> Attempt:
-    """The same attempt, with room for the longest of a suite's texts: every version has as much, whatever its run."""
+    """The same attempt, with room for the longest of a suite's texts: every version has as much, whatever its run.
+    Beside the longest of the prompts, for an agent may take longer ones than the model has positions for."""
     spec, completions = attempt.spec, [row.completion for row in texts]
-    room = find_room(loaded.tokenizer, loaded.model.config, spec.max_prompt_tokens, completions)
+    prompts = PromptEncoder(loaded.tokenizer, spec.max_prompt_tokens).encode(prompts_of(texts))
+    longest = min(spec.max_prompt_tokens, max(map(len, prompts)))
+    room = find_room(loaded.tokenizer, loaded.model.config, longest, completions)
     return replace(attempt, spec=spec.model_copy(update={"max_completion_tokens": room}))
 
 
