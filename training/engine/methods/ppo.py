@@ -112,7 +112,10 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
     minibatch = min(spec.optimiser.rows_an_update, settings.prompts_per_step)
     passes = settings.inner_epochs * math.ceil(settings.prompts_per_step / minibatch)
-    updates = Updates(trainable_parameters(loaded.model) | value.named(), spec.optimiser, settings.steps * passes)
+    precision = attempt.precision_of(loaded.model)
+    updates = Updates(
+        trainable_parameters(loaded.model) | value.named(), spec.optimiser, settings.steps * passes, precision
+    )
     accumulation = Accumulation(attempt, updates)
     actor.follow(updates)
 
