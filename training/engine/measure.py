@@ -53,12 +53,12 @@ def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
     options = {option for row in rows for option in row.options} if spec.option_tokens else ()
     loaded = load_for_training(spec.base, spec.lora, device, freeze_embeddings=spec.freeze_embeddings, options=options)
     loading = time.monotonic() - began
-    precision = choose_precision(device, hidden_size(loaded.model), spec.precision)
+    precision = choose_precision(device, hidden_size(loaded.model), spec.precision, loaded.model.config.model_type)
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, device)
     prompts = scorer.encode(prompts_of(rows))
     size = spec.optimiser.batch_size
     batches = Batches([len(ids) for ids in prompts], size, spec.seed)
-    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, batches.per_epoch)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, batches.per_epoch, precision)
 
     def train(batch: list[int]) -> None:
         with autocast(device, precision):

@@ -71,7 +71,9 @@ class Learner:
         self.score, self.judge = score_by(attempt, self.model, self.scorer), open_judge(spec.judge)
         self.start = starting_policy(loaded, fresh=spec.base.adapter is None) if self.settings.kl else None
         self.order = TaskOrder(attempt, tasks, self._probe() if self.settings.curriculum is not None else {})
-        self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
+        self.updates = Updates(
+            trainable_parameters(self.model), spec.optimiser, self.settings.steps, attempt.precision_of(self.model)
+        )
         self.accumulation = Accumulation(attempt, self.updates)
         self.acting = ActingHash(loaded)
         self.model.eval()
@@ -140,7 +142,7 @@ class Learner:
             for name, value in metrics.items():
                 told[name] = told[name] + value if name in told else value
             if some.stop < len(taken):
-                loss.backward()  # type: ignore[no-untyped-call]
+                self.updates.backward(loss)
         return loss, told
 
     def _loss_of(self, taken: Sequence[Taken], part: range, whole: int, count: int) -> tuple[Tensor, Metrics]:

@@ -142,7 +142,10 @@ def act_and_learn(
     value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
     minibatch = min(spec.optimiser.rows_an_update, settings.prompts_per_step)
     passes = settings.inner_epochs * math.ceil(settings.prompts_per_step / minibatch)
-    updates = Updates(trainable_parameters(loaded.model) | value.named(), spec.optimiser, visits.steps * passes)
+    precision = attempt.precision_of(loaded.model)
+    updates = Updates(
+        trainable_parameters(loaded.model) | value.named(), spec.optimiser, visits.steps * passes, precision
+    )
     accumulation = Accumulation(attempt, updates)
     actor.follow(updates)
 

@@ -30,6 +30,7 @@ from training.engine.models.less_memory import four_bits
 from training.engine.models.option_tokens import MANY_OPTIONS, add_option_tokens, as_tokens
 from training.engine.models.prompts import plain_template
 from training.engine.models.targets import choose_targets
+from training.engine.spec.architectures import read_model_type
 from training.engine.spec.run_spec import ModelSource, TinyShape
 from training.engine.spec.settings import Lora
 
@@ -136,17 +137,23 @@ def load_model(path: str | Path, device: torch.device, dtype: torch.dtype | None
     """A causal language model in eval mode, in `dtype` or what suits frozen weights on this device. Safetensors only:
     other weights are pickles, which run what is in them. Raises OSError where there are none."""
     model: Any = AutoModelForCausalLM.from_pretrained(
-        path, dtype=dtype or frozen_dtype(device), use_safetensors=True, trust_remote_code=False
+        path, dtype=dtype or _frozen_dtype(path, device), use_safetensors=True, trust_remote_code=False
     )
     return model.to(device).eval()
 
 
+def _frozen_dtype(path: str | Path, device: torch.device) -> torch.dtype:
+    """What suits frozen weights of this folder's model on the device."""
+    return frozen_dtype(device, read_model_type(Path(path)))
+
+
 def load_quantised(path: str | Path, device: torch.device) -> Any:
     """Like `load_model`, with the layers' weights in 4 bits. They are put on the device as they are read."""
+    precision = _frozen_dtype(path, device)
     model: Any = AutoModelForCausalLM.from_pretrained(
         path,
-        dtype=torch.bfloat16,
-        quantization_config=four_bits(),
+        dtype=precision,
+        quantization_config=four_bits(precision),
         device_map={"": device},
         use_safetensors=True,
         trust_remote_code=False,

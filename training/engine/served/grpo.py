@@ -72,7 +72,9 @@ class Learner:
         if self.settings.kl:
             self.start = starting_policy(loaded, fresh=spec.base.adapter is None)
         self.order = TaskOrder(attempt, data.tasks, {})
-        self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
+        self.updates = Updates(
+            trainable_parameters(self.model), spec.optimiser, self.settings.steps, attempt.precision_of(self.model)
+        )
         self.accumulation = Accumulation(attempt, self.updates)
         self.acting = ActingHash(loaded)
         self.model.eval()
@@ -150,7 +152,7 @@ class Learner:
             told = {"loss": told["loss"] + loss.detach(), "kl": told["kl"] + kl.detach()}
             drift = torch.maximum(drift, drifted.cpu())
             if start + size < len(ordered):
-                loss.backward()  # type: ignore[no-untyped-call]
+                self.updates.backward(loss)
         return loss, told, drift
 
     def _loss_of(self, taken: Sequence[Taken]) -> tuple[Tensor, Tensor, Tensor]:

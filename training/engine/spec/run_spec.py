@@ -211,8 +211,8 @@ class RunSpec(Strict):
     )
     precision: Precision | None = Field(
         default=None,
-        description="for matrix products; weights stay float32. Default: bfloat16 on CUDA, and for models of 512 or "
-        "more dimensions on processors that multiply in bfloat16, else float32",
+        description="for matrix products; trained weights stay float32. Default: bfloat16 on GPUs, float16 on those "
+        "that lack it, bfloat16 for models of 512 or more dimensions on processors that multiply in it, else float32",
     )
     optimiser: Optimiser = Optimiser()
     pretrain: Pretrain = Pretrain()

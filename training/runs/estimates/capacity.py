@@ -172,6 +172,7 @@ def estimate_load(spec: RunSpec, load: Load, machine: Machine | None = None) -> 
         device=device,
         cores=machine.cores,
         rate=measure_rate(device, shape.parameters) if load.folder is None else None,
+        bf16=machine.accelerator is None or machine.accelerator.bf16,
     )
 
 
@@ -268,9 +269,10 @@ def recommend_here() -> Recommended:
 
 def recommend_fitting(machine: Machine, profile: Profile = Profile.AUTO_DETECT) -> Recommended:
     """As `recommend`, with the largest model that a run would not be refused for want of memory: labelled rows of 512
-    tokens, under an adapter. Raises NoSuchHardware."""
+    tokens, under an adapter; the smallest where none has room. Raises NoSuchHardware."""
     told = recommend(machine, profile)
-    return next((one for one in (told, *list_smaller(told)) if _fits(one, machine)), told)
+    offers = [told, *list_smaller(told)]
+    return next((one for one in offers if _fits(one, machine)), offers[-1])
 
 
 def _fits(told: Recommended, machine: Machine) -> bool:

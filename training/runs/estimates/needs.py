@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.engine.spec.architectures import ARCHITECTURES, QUERY_VALUE, SEPARATE, Matrices
+from training.engine.spec.architectures import ARCHITECTURES, QUERY_VALUE, SEPARATE, Matrices, holds_in_float16
 from training.engine.spec.methods import RowKind
 from training.engine.spec.run_spec import CHECKPOINTS_KEPT, RunSpec, TinyShape
 from training.engine.spec.settings import FEWEST_OTHERS, Lora
@@ -45,7 +45,8 @@ class ModelShape:
     `attention` and `query_value`: rows and columns of the layers' matrices together, of all, of attention's, and of its
     queries' and values', which LoRA adapts.
 
-    `exact`: read from the weights; else guessed from a name that tells the size.
+    `exact`: read from the weights; else guessed from a name that tells the size. `float16`: whether that holds its
+    activations, on a GPU without bfloat16.
     """
 
     parameters: int
@@ -58,6 +59,7 @@ class ModelShape:
     attention: int
     query_value: int
     exact: bool = True
+    float16: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ def read_shape(folder: Path) -> ModelShape | None:
         adapted=_count_adapted(matrices, named.linear, ()),
         attention=_count_adapted(matrices, named.attention, SEPARATE),
         query_value=_count_adapted(matrices, named.query_value, QUERY_VALUE),
+        float16=holds_in_float16(str(config.get("model_type"))),
     )
 
 
@@ -224,17 +227,19 @@ def estimate_run(
     prompt_tokens: int | None = None,
     episode_steps: int | None = None,
     without_propensity: bool = False,
+    bf16: bool = True,
 ) -> Estimate:
-    """`rows` are those that are learnt from, replay included; `device` is cpu, cuda, rocm or mps; `rate` that of
-    earlier runs, None without any; `episode_steps`, of tasks, the actions that an episode has at most;
-    `without_propensity`: some logged rows have none, so `ppo` acts afresh on them."""
+    """`rows` are those that are learnt from, replay included; `device` is cpu, cuda, rocm or mps, and `bf16` whether it
+    multiplies in bfloat16 if it is a GPU; `rate` that of earlier runs, None without any; `episode_steps`, of tasks, the
+    actions that an episode has at most; `without_propensity`: some logged rows have none, so `ppo` acts afresh."""
     acts = episode_steps or STEPS_UNTOLD
     if spec.lora is not None:
         trained = lora_parameters(shape, spec.lora)
     else:
         trained = shape.body if spec.freeze_embeddings else shape.parameters
     afresh = without_propensity and spec.method == "ppo" and spec.train_rows is RowKind.LOGGED
-    parts = _memory(shape, spec, trained, device, acts, afresh=afresh)
+    half = device in ("cuda", "rocm", "mps") and (bf16 or shape.float16)
+    parts = _memory(shape, spec, trained, acts, half=half, afresh=afresh)
     asked = min(prompt_tokens or spec.max_prompt_tokens, spec.max_prompt_tokens)
     work = _work(shape, spec, rows=rows, heldout=heldout, tokens=asked + TEMPLATE_TOKENS, acts=acts, afresh=afresh)
     known = rate or Rate(ROUGH_FLOPS[device] * (cores if device == "cpu" else 1))
@@ -262,8 +267,8 @@ def lora_parameters(shape: ModelShape, lora: Lora) -> int:
     return lora.r * adapted[lora.targets]
 
 
-def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: int, *, afresh: bool) -> dict[str, int]:
-    half = device in ("cuda", "rocm", "mps")  # frozen weights and products in bfloat16 over there
+def _memory(shape: ModelShape, spec: RunSpec, trained: int, acts: int, *, half: bool, afresh: bool) -> dict[str, int]:
+    """`half`: frozen weights and products are in 16 bits."""
     if spec.lora is None:
         weights = 4 * shape.parameters
     elif spec.quantisation is not None:
