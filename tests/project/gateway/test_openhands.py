@@ -89,9 +89,10 @@ def test_a_conversation_is_an_episode_of_decisions(
     assert first.action == [{"name": "terminal", "arguments": {"command": "echo closed > ticket.txt; echo done"}}]
     assert second.action == [{"name": "finish", "arguments": {"message": "It is closed."}}]
     assert first.options == ["terminal", "finish", "think"]
-    assert first.state["messages"][0] == {"role": "system", "content": "You work on tickets."}
+    assert [message["role"] for message in first.state["messages"]] == ["system", "user"]
+    assert first.state["messages"][0]["content"] == [{"type": "text", "text": "You work on tickets."}]
     assert first.state["input"] == "Close the ticket."
     assert second.state["messages"][: len(first.state["messages"])] == first.state["messages"]
     result = second.state["messages"][-1]
-    assert result["role"] == "tool" and "done" in result["content"].splitlines()[0]
+    assert result["role"] == "tool" and "done" in json.dumps(result["content"])
     assert server.asked[1]["tools"] == server.asked[0]["tools"] == first.state["tools"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,70 @@ def test_what_ends_an_episode_is_graded_and_what_breaks_it_is_a_fault(
     server.answers.append((400, {"error": Fault("unsupported_parameter", "leave it out", "n").as_body()}))
     with pytest.raises(EnvironmentFault, match=r"the OpenHands episode ended with 1: .*leave it out"):
         agent.act(task, 4, endpoint)
+
+
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' }}"
+    "{{ message['content'][:20] if message['role'] == 'system' else message['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+"""A tiny model cannot read the SDK's whole prompt."""
+WRITES = '[{"name": "terminal", "arguments": {"command": "cat wanted.txt > answer.txt"}}]'
+
+
+def run_engine(run: Path, spec: dict[str, Any], rows: list[dict[str, Any]], *arguments: str) -> Path:
+    """The folder of the attempt."""
+    run.mkdir()
+    (run / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = {"run_id": run.name, "threads": 1, "samples": 0, **spec}
+    (run / "spec.json").write_text(json.dumps(spec | {"data": {"train": "train.jsonl"} | spec["data"]}))
+    command = [sys.executable, "-m", "training.engine", str(run), "--attempt", "1", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return run / "attempts" / "1"
+
+
+def test_the_weights_in_training_answer_it_and_keep_its_tokens(
+    sdk: Path, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(sdk))
+    asked = [task.text, "Result of terminal: \n[The command completed with exit code 0.]"]
+    taught = [
+        {
+            "id": str(n),
+            "system": "<SOUL>\nYou are OpenH"[:20],
+            "prompt": asked[n % 2],
+            "completion": WRITES,
+            "source": "human",
+        }
+        for n in range(64)
+    ]
+    shape = {"hidden": 32, "vocabulary": 500, "max_positions": 1024}
+    spec: dict[str, Any] = {
+        "method": "pretrain",
+        "base": {"tiny": shape},
+        "data": {"rows": "text"},
+        "max_completion_tokens": 64,
+        "optimiser": {"learning_rate": 0.01, "epochs": 16, "batch_size": 16},
+    }
+    base = run_engine(tmp_path / "base", spec, taught) / "model"
+    (base / "chat_template.jinja").write_text(TEMPLATE)
+    short = msgspec.to_builtins(msgspec.structs.replace(task, facts=task.facts | {"max_steps": 2}))
+    spec = {
+        "method": "grpo",
+        "base": {"path": str(base)},
+        "data": {"rows": "tasks"},
+        "online": {"steps": 1, "prompts_per_step": 1, "group": 2, "alarms": None},
+        "sampling": {"temperature": 0.1},
+        "max_prompt_tokens": 800,
+        "max_completion_tokens": 64,
+    }
+    attempt = run_engine(tmp_path / "run", spec, [short], "--agent", "openhands")
+    for line in (attempt / "training_episodes.jsonl").read_text().splitlines():
+        episode = json.loads(line)
+        assert (episode["fault"], episode["total_reward"], len(episode["trajectory"])) == (None, 1.0, 2)
+        (transcript,) = episode["transcripts"]
+        assert (transcript["began"], transcript["calls"]) == ("the first call", 2)
+        assert episode["trajectory"][0]["action"].startswith(WRITES)
+        assert "[Command finished with exit code 0]" in episode["trajectory"][1]["state"]
+    assert json.loads((attempt / "result.json").read_text())["metrics"]["drift"] < 1e-3
