@@ -165,7 +165,7 @@ class World:
 
     def train(self, name: str, file: Path, model: object, options: Mapping[str, Any]) -> dict[str, Any]:
         told = [word for option, value in options.items() for word in (f"--{option}", value)]
-        changes = json.dumps({"lora": None, "seed": self.seed, "samples": 0})
+        changes = json.dumps({"lora": None, "seed": self.seed, "samples": 0, "threads": 1})
         output = self.folder / f"{self.kind.lower()}-{name}"
         return run("train", "--data", file, "--output", output, "--model", model, "--set", changes, *told, "--json")
 

@@ -119,11 +119,13 @@ def act_on_labelled(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 
 def act_on_logged(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     """On the prompts of logged rows with a reward, and of replayed ones, for the optimiser's epochs, paid by the
-    cross-fitted reward model."""
+    cross-fitted reward model. As many decisions of a prompt as GRPO's groups have: nobody has to judge them, and one
+    scoring of the prompt tells the probabilities of all."""
     decisions = Decisions(attempt, loaded, [row for row in data.logged if row.reward is not None], data.replay)
     payments = find_payments(decisions)
     actor = Actor(attempt, loaded.model, decisions.scorer, decisions.rows, payments)
-    outcome = act_and_learn(attempt, loaded, actor, epochs=attempt.spec.optimiser.epochs, kept=payments.kept)
+    draws, epochs = attempt.spec.online.group, attempt.spec.optimiser.epochs
+    outcome = act_and_learn(attempt, loaded, actor, draws=draws, epochs=epochs, kept=payments.kept)
     return outcome.also(**payments.metrics)
 
 
@@ -132,11 +134,12 @@ def act_and_learn(
     loaded: Loaded,
     actor: Actor,
     *,
+    draws: int = 1,
     epochs: int | None = None,
     kept: Mapping[str, Tensor] | None = None,
 ) -> Outcome:
-    """For the spec's steps, or for `epochs` over all prompts; `kept` as of `fit`. There is no dropout: what acts is
-    what is trained."""
+    """For the spec's steps, or for `epochs` over all prompts, with so many `draws` of each prompt; `kept` as of `fit`.
+    There is no dropout: what acts is what is trained."""
     spec, settings = attempt.spec, attempt.spec.online
     visits = Visits(attempt, actor, epochs)
     value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
@@ -153,16 +156,18 @@ def act_and_learn(
         batch = visits.at(step)
         with torch.no_grad():
             old = actor.score(batch)
-            trajectories = actor.draw(batch, old.log_p, torch.rand(len(batch), 1, device=attempt.device))
+            trajectories = actor.draw(batch, old.log_p, torch.rand(len(batch), draws, device=attempt.device))
             values = value(old.hidden)
         actor.refuse_foreign(trajectories)
-        rewards = trajectories.rewards[:, 0]
-        ends = torch.ones(len(batch), dtype=torch.bool)  # a decision is an episode of one step
+        rewards = trajectories.rewards.flatten()
+        ends = torch.ones(len(rewards), dtype=torch.bool)  # a decision is an episode of one step
         # Step by step, which is no work for a GPU.
         advantages, returns = generalised_advantages(
-            rewards.cpu(), values.cpu(), ends, settings.gamma, settings.gae_lambda
+            rewards.cpu(), values.repeat_interleave(draws).cpu(), ends, settings.gamma, settings.gae_lambda
         )
-        advantages, returns = normalise(advantages).to(attempt.device), returns.to(attempt.device)
+        advantages, returns = (
+            of_all.view(len(batch), draws).to(attempt.device) for of_all in (normalise(advantages), returns)
+        )
         metrics: dict[str, Tensor] = {"reward": rewards.mean()}
         for _ in range(settings.inner_epochs):
             for one in torch.randperm(len(batch)).split(minibatch):  # type: ignore[no-untyped-call]
@@ -172,10 +177,11 @@ def act_and_learn(
                     seen = places[part[0] : part[-1] + 1]
                     rows, at = [batch[place] for place in seen], torch.tensor(seen, device=attempt.device)
                     new = actor.score(rows)
-                    taken = new.log_p.gather(1, trajectories.actions[at])[:, 0]
-                    surrogate = clipped_surrogate(taken, trajectories.log_p[at, 0], advantages[at], settings.clip)
+                    taken = new.log_p.gather(1, trajectories.actions[at])
+                    surrogate = clipped_surrogate(taken, trajectories.log_p[at], advantages[at], settings.clip)
                     kl = visits.start.kl(rows, new.log_p)
-                    value_loss = nn.functional.mse_loss(value(new.hidden.detach()), returns[at])
+                    expected = value(new.hidden.detach())[:, None].expand(-1, draws)
+                    value_loss = nn.functional.mse_loss(expected, returns[at])
                     loss = surrogate + settings.kl * kl + 0.5 * value_loss
                     means = {"loss": loss, "kl": kl, "value_loss": value_loss}
                     shares = {name: mean * len(part) / len(places) for name, mean in means.items()}
