@@ -24,6 +24,7 @@ class Exported:
     id: uuid.UUID
     agent: Agent
     version: AgentVersion
+    spec: RewardSpec | None
     item_ref: str | None
     project_ref: str | None
     state: str
@@ -43,7 +44,6 @@ class Exported:
     temperature: float | None
     epsilon: float | None
     signal: float | None
-    spec: RewardSpec | None
 
 
 Writer = Callable[[Exported], list[dict[str, Any]] | None]

@@ -70,8 +70,8 @@ def read_rows(path: Path) -> Rows:
     exported, faults = read_export(path)
     if faults:
         raise UnusableRun(faults[:FAULTS_SHOWN])
-    kind = next(iter(exported.kinds)) if len(exported.kinds) == 1 else ""
-    return Rows(exported.kind, exported.rows, kind, exported.left_out, exported.answers)
+    agent_kind = next(iter(exported.kinds)) if len(exported.kinds) == 1 else ""
+    return Rows(exported.kind, exported.rows, agent_kind, exported.left_out, exported.answers)
 
 
 def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, method: str = "") -> Rows:
