@@ -205,8 +205,7 @@ def _walk(
             if row_id is None:
                 continue  # nothing of this page is left
             kept += 1
-            columns: list[Any] = [agents[agent_id], versions[version_id], *rest, specs.get(agent_id)]
-            yield Exported(row_id, *columns)
+            yield Exported(row_id, agents[agent_id], versions[version_id], specs.get(agent_id), *rest)
             if left is not None:
                 left -= 1
                 if left == 0:

@@ -25,6 +25,7 @@ class Exported:
     id: uuid.UUID
     agent: Agent
     version: AgentVersion
+    spec: RewardSpec | None
     item_ref: str | None
     project_ref: str | None
     state: str
@@ -45,7 +46,6 @@ class Exported:
     temperature: float | None
     epsilon: float | None
     signal: float | None
-    spec: RewardSpec | None
 
 
 Writer = Callable[[Exported], list[dict[str, Any]] | None]
