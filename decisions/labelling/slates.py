@@ -156,16 +156,21 @@ def _fit(slates: Sequence[Slate], right: Sequence[str], seed: int) -> _Model:
 
     seen = Counter(name for slate in slates for name in {name for one in slate.features for name in one})
     vectorizer = DictVectorizer().fit([{name: 1.0 for name, count in seen.items() if count >= SEEN_IN}])
+    rows = vectorizer.transform([one for slate in slates for one in slate.features])
     rng = random.Random(seed)  # noqa: S311 - which items are compared
-    differences = []
+    firsts: list[int] = []
+    others: list[int] = []
+    start = 0
     for slate, answer in zip(slates, right, strict=True):
-        rows = vectorizer.transform(slate.features)
         first = slate.items.index(answer)
-        others = [place for place in range(len(slate.items)) if place != first]
-        for place in rng.sample(others, min(MOST_COMPARED, len(others))):
-            differences.append(rows[first] - rows[place])
+        rest = [place for place in range(len(slate.items)) if place != first]
+        compared = rng.sample(rest, min(MOST_COMPARED, len(rest)))
+        firsts += [start + first] * len(compared)
+        others += [start + place for place in compared]
+        start += len(slate.items)
+    differences = rows[firsts] - rows[others]
     # Each difference both ways, so that neither side of the regression is empty.
-    both = vstack([*differences, *(-one for one in differences)])
-    sides = [1] * len(differences) + [0] * len(differences)
+    both = vstack([differences, -differences])
+    sides = [1] * len(firsts) + [0] * len(firsts)
     regression = LogisticRegression(fit_intercept=False, max_iter=1000, random_state=seed).fit(both, sides)
     return _Model(vectorizer, regression)

@@ -9,6 +9,7 @@ it, and datasets only where they ask for suggestions.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
@@ -152,9 +153,9 @@ def _choose_by_likeness(target: Target, version: AgentVersion | None, answers: S
     """Options that come with each decision and are seldom the same are told apart by what they are like."""
     if target.kind != OPTION or version is None or version.options is not None or not answers:
         return target
-    named = [answer[""] for answer in answers]
-    again = sum(named.count(one) >= FEWEST_OF_AN_ACTION for one in set(named))
-    return target if 2 * again >= len(set(named)) else Target(OPTION, (Part(items=True),))
+    counts = Counter(answer[""] for answer in answers)
+    again = sum(count >= FEWEST_OF_AN_ACTION for count in counts.values())
+    return target if 2 * again >= len(counts) else Target(OPTION, (Part(items=True),))
 
 
 def _note_promises(made: AutoLabeler, target: Target, learnt: Learnt) -> None:

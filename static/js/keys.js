@@ -108,7 +108,7 @@
       done = event.target === current() && press(current(), "Enter");
     } else if (event.key === "n") {
       done = note();
-    } else if (["j", "k", "c", "x", "r", "s", "u", "l", "f"].includes(event.key)) {
+    } else if (["a", "j", "k", "c", "x", "r", "s", "u", "l", "f"].includes(event.key)) {
       done = press(card() ?? document, event.key) || press(document, event.key) || (event.key === "x" && find());
     }
     if (done) event.preventDefault();

@@ -9,9 +9,15 @@ from playwright.sync_api import expect
 
 from decisions.agents.revising import revise_agent
 from decisions.api.judge_examples import A_CALIBRATION
-from decisions.models import Agent, AgentVersion
+from decisions.models import Agent, AgentVersion, Label
 from tests.browser.accessibility import look_at
-from tools.factories import OPTIONS, DecisionFactory, JudgeCalibrationFactory
+from tools.factories import (
+    OPTIONS,
+    AutoLabelerFactory,
+    DecisionFactory,
+    JudgeCalibrationFactory,
+    LabelSuggestionFactory,
+)
 
 
 def test_an_agent_is_created_from_a_kind(tab: Any, admin: Any, workspace: Any, log_in: Any) -> None:
@@ -62,6 +68,20 @@ def test_a_version_is_compared_and_made_and_every_page_fits(
     tab.goto(reverse("pages:agent-judges", args=[workspace.slug, agent.slug]))
     expect(tab.get_by_text("1 of 2 judges can be relied on alone.")).to_be_visible()
     found += look_at(tab, "agent-judges")
+    decision = DecisionFactory(agent=agent, options=list(OPTIONS), action=OPTIONS[0])
+    LabelSuggestionFactory(decision=decision, verdict="corrected")
+    AutoLabelerFactory(agent=agent, labels=640, accuracy=0.894, baseline=0.31, suggested=1, looked_at=1)
+    tab.goto(reverse("pages:agent-suggestions", args=[workspace.slug, agent.slug]))
+    expect(tab.get_by_text("its likeliest answer is right in 89.4%")).to_be_visible()
+    found += look_at(tab, "agent-suggestions")
+    tab.goto(reverse("pages:agent-traces", args=[workspace.slug, agent.slug]))
+    found += look_at(tab, "agent-traces")
+    tab.goto(f"{reverse('pages:label', args=[workspace.slug])}?agent={agent.slug}")
+    expect(tab.get_by_role("button", name="Accept")).to_be_visible()
+    found += look_at(tab, "label-suggested")
+    tab.keyboard.press("a")
+    expect(tab.get_by_text("1 labelled by you today")).to_be_visible()
+    assert Label.objects.get(decision=decision).corrected_action == OPTIONS[1]
     tab.goto(reverse("pages:agent-cache", args=[workspace.slug, agent.slug]))
     found += look_at(tab, "agent-cache")
     assert found == []
