@@ -125,7 +125,10 @@ class QualitySerializer(serializers.Serializer[Any]):
     model_version = serializers.CharField(
         allow_null=True, help_text="Model version of the first decision; null: an outside model"
     )
-    episodes = serializers.IntegerField(help_text="Episodes with an outcome: `solved` or `score` as feedback of code")
+    episodes = serializers.IntegerField(
+        help_text="Live episodes with an outcome: `solved` or `score` as feedback of code. Held-out ones of runs do not "
+        "count"
+    )
     left_out = serializers.IntegerField(
         help_text="Episodes that were interrupted, are under way, or whose environment failed"
     )
