@@ -126,8 +126,7 @@ class QualitySerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="Model version of the first decision; null: an outside model"
     )
     episodes = serializers.IntegerField(
-        help_text="Live episodes with an outcome: `solved` or `score` as feedback of code. Held-out ones of runs do not "
-        "count"
+        help_text="Episodes with an outcome: `solved` or `score` as feedback of code; not the held-out ones of runs"
     )
     left_out = serializers.IntegerField(
         help_text="Episodes that were interrupted, are under way, or whose environment failed"
