@@ -125,7 +125,9 @@ class QualitySerializer(serializers.Serializer[Any]):
     model_version = serializers.CharField(
         allow_null=True, help_text="Model version of the first decision; null: an outside model"
     )
-    episodes = serializers.IntegerField(help_text="Episodes with an outcome: `solved` or `score` as feedback of code")
+    episodes = serializers.IntegerField(
+        help_text="Episodes with an outcome: `solved` or `score` as feedback of code; not the held-out ones of runs"
+    )
     left_out = serializers.IntegerField(
         help_text="Episodes that were interrupted, are under way, or whose environment failed"
     )
