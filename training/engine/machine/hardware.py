@@ -77,7 +77,7 @@ def has_bfloat16(device: torch.device) -> bool:
     """Whether it is a GPU that multiplies in bfloat16 by itself; torch would emulate it on others, slower than in
     float32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "mps" and apple_has_bfloat16()
 
 
