@@ -315,7 +315,8 @@ def test_every_page_of_the_documentation_is_linked_from_somewhere() -> None:
 def test_the_architectures_are_those_of_the_table() -> None:
     table = rows(section(read("engine.md"), "## Architectures"))[1:]
     expected = [
-        [known.title, f"`{name}`", *(_names(known.matrices.of(targets)) for targets in TARGETS), "yes",
+        [known.title, f"`{name}`", *(_names(known.matrices.of(targets)) for targets in TARGETS),
+         "yes", "yes" if known.matrices.usable() else "–", "yes", "yes", "yes",
          *("yes" if tried else "–" for tried in (known.onnx, known.gguf))]
         for name, known in ARCHITECTURES.items()
     ]  # fmt: skip

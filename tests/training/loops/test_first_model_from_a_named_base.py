@@ -19,7 +19,9 @@ from django.urls import reverse
 from decisions.queries.first_labels import LEAST, find_first_labels
 from jobs.models import Job
 from jobs.runner import run_job
-from models_registry.models import BASE_METHOD
+from models_registry.backends.outbound import close_clients
+from models_registry.models import BASE_METHOD, Alias
+from tests.work import work_until_over
 from tools.factories import (
     OPTIONS,
     AgentVersionFactory,
@@ -29,6 +31,7 @@ from tools.factories import (
     ModelVersionFactory,
     RewardSpecFactory,
 )
+from tools.model_server import running_model_server
 from training.engine.machine.facts import GB, Machine
 from training.models import TrainingRun
 from training.runs.estimates import capacity
@@ -212,3 +215,25 @@ class TestTexts:
         form = client.get(path, {"dataset": str(dataset.id)}).context["form"]
         assert (form["base"].value(), form["method"].value()) == (str(base), "reward_weighted")
         assert f"Train on {dataset.name}" in unescape(client.get(path).content.decode())
+
+
+@pytest.mark.slow
+def test_an_agent_that_writes_is_served_by_what_its_confirmed_texts_made(
+    writer: Any, tiny_run: Path, admin: Any, page_client: Any, api: Any, store: Path, settings: Any
+) -> None:
+    """A real run from a folder, by the page, and a real model server."""
+    folder = tiny_run / "attempts" / "1" / "model"
+    settings.BASE_MODELS = [str(folder)]
+    with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
+        settings.MODEL_SERVER_URL = address
+        sent = send(page_client(admin), writer, base_model=str(folder), weights="")
+        job = work_until_over(Job.objects.get())
+        assert job.state == "succeeded", job.error
+        run = TrainingRun.objects.get()
+        assert page_client(admin).get(sent["Location"])["Location"].endswith(str(run.id))
+        version = run.produced_version
+        assert (version.kind, version.base.method) == ("adapter", BASE_METHOD)
+        assert Alias.objects.get(name="champion").version == version
+        answer = api("route:read").post(f"agents/{writer.slug}/decide", {"state": {"text": "kkkkkkkkk text 0 "}}).json()
+        assert answer["model_version"] == str(version) and isinstance(answer["action"], str), answer
+        close_clients()
