@@ -17,6 +17,7 @@ another: the guide's default, Llama 3.1 8B, is replaced by `--model` with a tiny
 | Before training: curl; calculate_rewards.py | rewards_are_calculated_by_call_and_by_command |
 | Before training: daily via cron | rewards_are_calculated_daily |
 | Evaluation: FILER, PRIORITIZER; the four figures | models_are_evaluated |
+| Evaluation: accuracy where the right action is known | what_the_base_knows_is_right_on_the_app_s_own_export |
 | Evaluation: agent type FILER by default; base auto-detected | filer_is_the_default |
 | Model export: merged (the default), loads without its base | the_merged_model_loads_alone, merged_is_the_default |
 | Model export: LoRA, needs its base; onnx | the_adapter_needs_its_base, onnx_is_the_third_format |
