@@ -20,6 +20,7 @@ from decisions.importers import (
 )
 from decisions.importers.reading import JSON_ENDINGS
 from decisions.importers.records import Found, Reading
+from decisions.rewards.components.defaults import TRACES, Preset
 
 __all__ = ["FORMATS", "Format"]
 
@@ -27,13 +28,15 @@ __all__ = ["FORMATS", "Format"]
 @dataclass(frozen=True, slots=True)
 class Format:
     """`fitted`: actions are other systems' outputs, and are put into the agent's action space (text, tool calls);
-    otherwise they are taken as they stand."""
+    otherwise they are taken as they stand. `preset`: the rewards that a new agent begins with, where not its verdict
+    alone."""
 
     name: str
     summary: str
     read: Callable[[Sequence[Path], Reading], Iterator[Found]]
     endings: tuple[str, ...] = JSON_ENDINGS
     fitted: bool = False
+    preset: Preset | None = None
 
 
 FORMATS = {
@@ -47,7 +50,8 @@ FORMATS = {
             "ToolBox traces, and checkpoints as JSON",
             toolbox.read,
             (".json", ".jsonl", ".pkl", ".pickle"),
-            True,
+            fitted=True,
+            preset=TRACES,
         ),
         Format(
             "dsjson",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from training.engine.machine.facts import GB, Machine
 from training.engine.spec.methods import RowKind
 from training.local.plans import Rows, Training, UnusableRun, make_plan
 from training.local.runs import read_rows
+from training.local.task_rows import rows_of_environment
 from training.models import DatasetSnapshot
+from training.runs import launcher
 from training.runs.estimates import capacity
 
 WORDS = {"travel": "flight hotel visa beach", "finance": "invoice salary loan tax"}
@@ -94,6 +97,23 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(tmp_path: Path
     assert not output.exists()
 
 
+def test_what_failed_before_it_learnt_anything_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a base that the hub did not give: the next attempt takes another one, into the same folder."""
+    monkeypatch.setattr(launcher, "ENGINE", (sys.executable, "-c", "raise SystemExit(1)"))
+    rows, output, base = write(tmp_path / "rows.jsonl", labelled(4)), tmp_path / "out", tmp_path / "base"
+    base.mkdir()
+    flags = ("--data", rows, "--output", output, "--model", base, "--no-quantization", "--method", "sft")
+    for epochs in (1, 2):
+        with pytest.raises(SystemExit) as ended:
+            call_command("train", *map(str, (*flags, "--epochs", epochs)), stderr=io.StringIO())
+        assert ended.value.code == 1
+        assert json.loads((output / "run" / "spec.json").read_text())["optimiser"]["epochs"] == epochs
+    attempt = output / "run" / "attempts" / "1" / "checkpoints" / "step-00000001"
+    attempt.mkdir(parents=True)
+    assert "is not empty" in refused("train", *flags, "--epochs", 3)
+    assert attempt.is_dir()
+
+
 @pytest.mark.django_db
 def test_an_agent_without_rewarded_decisions_or_that_is_not_there_trains_nothing(agent: Any, tmp_path: Path) -> None:
     flags = ("--output", tmp_path / "out", "--method", "posterior", "--no-quantization")
@@ -110,6 +130,30 @@ def test_each_file_is_read_as_what_it_holds(tmp_path: Path) -> None:
     pair = {"id": "1", "prompt": "x", "chosen": "a", "rejected": "b"}
     kinds = [read_rows(write(tmp_path / "rows.jsonl", rows)).kind for rows in ([chat], [pair], labelled(1))]
     assert kinds == ["text", "preferences", "labelled"]
+
+
+def test_an_export_says_whose_decisions_it_holds(tmp_path: Path) -> None:
+    def line(kind: Any) -> dict[str, Any]:
+        return {"prompt": "x", "completion": "y", "reward": 1.0, "metadata": {"agentType": kind}}
+
+    rows = read_rows(write(tmp_path / "rows.jsonl", [line("PRIORITIZER")]))
+    plan = make_plan(Training("", "a/model-1m", quantised=False), rows, tmp_path / "out")
+    assert (plan.spec["max_prompt_tokens"], plan.spec["max_completion_tokens"]) == (1024, 256)
+    filer, mixed = ([line("FILER")], [line("FILER"), line("STORER") | {"prompt": "z"}])
+    for lines, kind in ((filer, "FILER"), (mixed, ""), ([line(["FILER"]) | {"metadata": {}}], "")):
+        assert read_rows(write(tmp_path / "rows.jsonl", lines)).agent_kind == kind
+
+
+def test_an_environment_gives_tasks_to_learn_from_and_others_to_measure_on(tmp_path: Path) -> None:
+    rows = rows_of_environment("equations", 5, 3)
+    plan = make_plan(Training("", "a/model-1m", quantised=False), rows, tmp_path / "out")
+    assert plan.method == "grpo" and plan.spec["data"]["heldout"] == "heldout.jsonl" and plan.spec["evaluate"]
+    assert {name: len(lines) for name, lines in rows.files.items()} == {"rows.jsonl": 5, "heldout.jsonl": 3}
+    assert not {one["id"] for one in rows.lines} & {one["id"] for one in rows.held_out}
+    assert list(rows_of_environment("equations", 5, 0).files) == ["rows.jsonl"]
+    for name, why in (("nowhere", "unknown environment"), ("office-unseen", "only for measuring")):
+        with pytest.raises(UnusableRun, match=f"--environment: .*{why}"):
+            rows_of_environment(name, 1, 1)
 
 
 LOGGED = {"id": "1", "prompt": "a", "options": ["a", "b"], "action": "a", "propensity": 0.5, "reward": 1.0}

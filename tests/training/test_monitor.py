@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,16 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from tools.factories import TrainingRunFactory
+from training.local.watching import leave_note
 from training.models import RunEvent, RunMetric, TrainingRun
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def no_other_training(settings: Any, tmp_path: Any) -> None:
+    """What other tests train in folders is not the newest here."""
+    settings.VAR = tmp_path
 
 
 @pytest.fixture
@@ -73,3 +81,62 @@ def test_watching_ends_with_the_run_and_says_by_its_code_how(run: TrainingRun) -
 def test_what_is_not_there_is_refused(arguments: tuple[str, ...], says: str, agent: Any) -> None:
     code, _, said = ask(*arguments)
     assert code == 2 and says in said
+
+
+@pytest.fixture
+def trained(settings: Any, tmp_path: Path) -> Path:
+    """The output folder of a training that has begun."""
+    run_dir = tmp_path / "out" / "run"
+    (run_dir / "attempts" / "1").mkdir(parents=True)
+    (run_dir / "spec.json").write_text(json.dumps({"method": "grpo"}))
+    leave_note(run_dir, 60.0)
+    return run_dir.parent
+
+
+def say(output: Path, *events: dict[str, Any]) -> None:
+    at = timezone.now().isoformat()
+    lines = "".join(json.dumps({"at": at} | event) + "\n" for event in events)
+    (output / "run" / "attempts" / "1" / "events.jsonl").write_text(lines + '{"kind": "met')
+
+
+HALF = (
+    {"kind": "metric", "step": 1, "values": {"entropy": 1.0, "loss": 0.9}},
+    {"kind": "metric", "step": 2, "values": {"loss": 0.4}},
+    {"kind": "progress", "step": 2, "total": 4, "fraction": 0.5, "message": "update 2 of 4"},
+    {"kind": "warning", "message": "little memory"},
+)
+
+
+def test_a_training_in_a_folder_is_the_newest_until_a_run_begins(agent: Any, trained: Path) -> None:
+    say(trained, *HALF)
+    code, told, _ = ask("--json")
+    seen = json.loads(told)
+    assert (code, seen["run"], seen["state"], seen["progress"]) == (0, str(trained), "running", 0.5)
+    assert list(seen["figures"].items()) == [("loss", 0.4), ("entropy", 1.0)] and seen["steps"] == 2
+    assert (seen["estimated_seconds"], seen["warning"]) == (60.0, "little memory")
+    assert all(one in ask()[1] for one in ("grpo by manage.py train", "running, update 2 of 4", "1 min estimated"))
+    newer = TrainingRunFactory(agent=agent)
+    assert json.loads(ask("--json")[1])["run"] == str(newer.pk)
+    assert json.loads(ask("--run-id", str(trained), "--json")[1])["steps"] == 2
+    assert json.loads(ask("--agent", "filer", "--json")[1])["run"] == str(newer.pk)
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "error"),
+    [
+        ({"kind": "finished", "result": "result.json"}, "succeeded", ""),
+        ({"kind": "failed", "error": "out of disk"}, "failed", "out of disk"),
+        ({"kind": "stopped", "reason": "SIGTERM", "step": 2}, "cancelled", "SIGTERM"),
+        (None, "failed", "its process ended without saying how"),
+    ],
+)
+def test_watching_a_folder_ends_with_its_training(
+    trained: Path, last: dict[str, Any] | None, state: str, error: str
+) -> None:
+    say(trained, *HALF, *([last] if last is not None else []))
+    note = trained / "run" / "process.json"
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"pid": 2**30}))
+    code, told, _ = ask("--run-id", str(trained), "--watch", "--json")
+    seen = json.loads(told)
+    assert (code, seen["state"], seen["error"]) == (int(state != "succeeded"), state, error)
+    assert ask("--watch", "--json")[0] == code

@@ -10,14 +10,14 @@ import yaml
 
 from training.engine.machine.facts import GB, SEVEN_BILLION, Gpu, Machine, find_gpu_tier
 from training.engine.spec.run_spec import RunSpec
-from training.local.options import as_training, complete_options, read_config
+from training.local.options import HELD_OUT_TASKS, as_training, choose_output, complete_options, read_config
 from training.local.plans import UnusableRun
 from training.runs.estimates.capacity import Load, estimate_load
 
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "configs"
 OPTIONS = (
-    "config agent_type data output model method rows preset epochs batch_size changes learning_rate no_quantization "
-    "workspace"
+    "config agent_type data environment tasks held_out output model method rows preset epochs batch_size "
+    "changes learning_rate no_quantization workspace"
 )
 NOTHING: dict[str, Any] = dict.fromkeys(OPTIONS.split())
 
@@ -29,7 +29,8 @@ def complete(**given: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
 def test_the_files_that_come_along_make_a_run(path: Path) -> None:
     """Each is named by a tier of GPUs, and its settings are ones that the engine knows."""
-    options = complete(config=path, data=Path("tasks.jsonl"), output=Path("out"))
+    options = complete(config=path)
+    assert (options["environment"], options["data"]) == ("office", None) and options["output"].parent == Path("models")
     asked = as_training(options, "")
     assert path.name in {tier.config for tier in SEVEN_BILLION}
     assert asked.base == "Qwen/Qwen2.5-7B-Instruct" and asked.quantised == ("local" in path.name)
@@ -69,6 +70,28 @@ def test_rows_and_a_folder_have_to_be_named_somewhere() -> None:
     with pytest.raises(UnusableRun) as refused:
         complete(changes="[]")
     assert [fault.split(":")[0] for fault in refused.value.faults] == ["--set", "--data or --agent-type", "--output"]
+
+
+def test_rows_come_from_one_place_and_the_command_line_names_another(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({"environment": "office", "tasks": 5, "output": "o"}))
+    options = complete(config=file)
+    assert (options["environment"], options["tasks"], options["held_out"]) == ("office", 5, HELD_OUT_TASKS)
+    options = complete(config=file, data=Path("a.jsonl"))
+    assert (options["data"], options["environment"]) == (Path("a.jsonl"), None)
+    with pytest.raises(UnusableRun) as refused:
+        complete(environment="office", agent_type="FILER", rows="text", tasks=0, held_out=-1)
+    assert [fault.split(":")[0] for fault in refused.value.faults] == [
+        "--data or --agent-type", "--rows", "--tasks", "--held-out",
+    ]  # fmt: skip
+
+
+def test_agents_of_the_notes_app_have_a_folder_of_their_own() -> None:
+    assert choose_output(None, "FILER") == Path("models/ocd-filer-v1")
+    assert choose_output(Path("out"), "FILER") == Path("out")
+    for kind in ("", "CUSTOM"):
+        with pytest.raises(UnusableRun, match="--output: give a folder"):
+            choose_output(None, kind)
 
 
 @pytest.mark.parametrize(("gigabytes", "tier"), [(16, None), (24, 24), (47.4, 48), (79, 80), (141, 80)])

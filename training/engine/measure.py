@@ -94,10 +94,16 @@ def _rate(work: Callable[[list[int]], None], order: Sequence[list[int]]) -> tupl
 
 
 def main() -> int:
-    question = json.load(sys.stdin)
-    rows = msgspec.convert(question["rows"], list[Labelled])
+    try:
+        question = json.load(sys.stdin)
+        rows = msgspec.convert(question["rows"], list[Labelled])
+        spec = RunSpec.model_validate(question["spec"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:  # those of msgspec and pydantic are ValueErrors
+        said = " ".join(str(error).split())
+        sys.stderr.write(f"The question on standard input is not {{spec, rows}} as JSON: {said[:300]}\n")
+        return 2
     silence_progress_bars()
-    sys.stdout.write(msgspec.json.encode(measure(RunSpec.model_validate(question["spec"]), rows)).decode() + "\n")
+    sys.stdout.write(msgspec.json.encode(measure(spec, rows)).decode() + "\n")
     return 0
 
 

@@ -9,13 +9,24 @@ from typing import Any
 
 import yaml
 
+from decisions.agents.kinds import FIVE
 from training.engine.spec.methods import TRAINING, RowKind
 from training.local.plans import Training, UnusableRun
 from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import merge_settings
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
-USUAL: Mapping[str, Any] = {"model": MODEL, "method": "", "preset": "", "settings": {}, "no_quantization": False}
+TASKS, HELD_OUT_TASKS = 960, 300
+"""Of an environment, as `manage.py draw_tasks` draws them."""
+USUAL: Mapping[str, Any] = {
+    "model": MODEL,
+    "method": "",
+    "preset": "",
+    "settings": {},
+    "no_quantization": False,
+    "tasks": TASKS,
+    "held_out": HELD_OUT_TASKS,
+}
 """Where neither says anything."""
 
 
@@ -40,6 +51,9 @@ def _rate(value: Any) -> str | None:
 KNOWN: Mapping[str, Callable[[Any], str | None]] = {
     "agent_type": _text,
     "data": _text,
+    "environment": _text,
+    "tasks": _count,
+    "held_out": lambda value: None if value == 0 else _count(value),
     "output": _text,
     "model": _text,
     "method": _one_of(TRAINING),
@@ -53,6 +67,8 @@ KNOWN: Mapping[str, Callable[[Any], str | None]] = {
     "settings": lambda value: None if isinstance(value, dict) else "must be a mapping of the spec's fields",
 }
 """Keys of the file, as the options are called; each says what is wrong with a value."""
+SOURCES = ("data", "agent_type", "environment")
+"""Where the rows come from."""
 
 
 def complete_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,24 +80,30 @@ def complete_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if (text := options.get("changes")) is not None:
         try:
             told = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             faults.append(f"--set: {error}")
         if not isinstance(told, dict):
             faults.append("--set: give a JSON object")
     given = {name: value for name, value in options.items() if value is not None}
-    for name, other in (("agent_type", "data"), ("data", "agent_type")):
-        if name in given:
-            file.pop(other, None)  # the command line names other rows
+    if any(name in given for name in SOURCES):
+        for name in SOURCES:
+            file.pop(name, None)  # the command line names other rows
     whole: dict[str, Any] = {**options, **USUAL, **file, **given}
     for name in ("data", "output"):
         if isinstance(whole[name], str):
             whole[name] = Path(whole[name])
-    if (whole["data"] is None) == (whole["agent_type"] is None):
-        faults.append("--data or --agent-type: give one of them")
-    if whole["output"] is None:
+    named = [name for name in SOURCES if whole.get(name) is not None]
+    if len(named) != 1:
+        faults.append("--data or --agent-type: give one of them, or an --environment")
+    if whole["output"] is None and not named:
         faults.append("--output: give a folder for the weights")
-    if whole["rows"] and whole["data"] is not None:
+    if whole["rows"] and named != ["agent_type"]:
         faults.append("--rows: only with --agent-type; a file says itself which rows it holds")
+    faults += [
+        f"--{name.replace('_', '-')}: {whole[name]!r} {fault}"
+        for name in ("tasks", "held_out")
+        if (fault := KNOWN[name](whole[name])) is not None
+    ]
     if faults:
         raise UnusableRun(faults)
     return whole | {"settings": merge_settings(file.get("settings", {}), told)}
@@ -94,7 +116,7 @@ def read_config(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnusableRun([f"--config: {path}: {error.strerror}"]) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise UnusableRun([f"--config: {path}: {' '.join(str(error).split())}"]) from error
     if not isinstance(content, dict):
         raise UnusableRun([f"--config: {path}: must be a mapping of options"])
@@ -108,6 +130,16 @@ def read_config(path: Path) -> dict[str, Any]:
     if "quantization" in content:
         content["no_quantization"] = not content.pop("quantization")
     return content
+
+
+def choose_output(given: Path | None, agent_kind: str) -> Path:
+    """The folder for the weights: that of the notes app for an agent of one of its kinds, where none is named. Raises
+    UnusableRun."""
+    if given is not None:
+        return given
+    if agent_kind not in FIVE:
+        raise UnusableRun(["--output: give a folder for the weights"])
+    return Path("models") / f"ocd-{agent_kind.lower()}-v1"
 
 
 def as_training(options: Mapping[str, Any], agent_kind: str) -> Training:

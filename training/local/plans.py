@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ from training.engine.machine.facts import this_machine, why_no_quantisation
 from training.engine.spec.methods import TRAINING, WHAT_LACKS, Need, RowKind
 from training.engine.spec.run_spec import RunSpec
 from training.engine.spec.settings import Online
+from training.imports.exported import NO_ROW, label_choices
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally
-from training.runs.architectures import find_base_faults
+from training.runs.architectures import find_base_faults, tell_unchecked
 from training.runs.base_models import TINY
+from training.runs.defaults.matrices import adapt_usable_matrices
 from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import merge_settings
 from training.runs.estimates.capacity import (
@@ -38,7 +40,7 @@ from training.runs.estimates.needs import Estimate
 from training.runs.on_tasks import ONLINE, count_steps
 from training.runs.services import OWN_FIELDS
 
-ROWS = "rows.jsonl"
+ROWS, HELD_OUT = "rows.jsonl", "heldout.jsonl"
 PREFERRED = "ppo"
 FITTING: Mapping[RowKind, Sequence[str]] = {
     RowKind.LABELLED: (PREFERRED,),
@@ -67,10 +69,21 @@ class UnusableRun(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`lines` as the engine reads them."""
+    """`lines` as the engine reads them. `agent_kind` of the agent whose decisions they are, "" where the file does not
+    say it; `left_out`: decisions of the file that make no row; `answers`: the right option of logged rows, by id;
+    `held_out`: tasks to measure on."""
 
     kind: RowKind
     lines: list[dict[str, Any]]
+    agent_kind: str = ""
+    left_out: int = 0
+    answers: Mapping[str, str] = field(default_factory=dict)
+    held_out: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def files(self) -> dict[str, list[dict[str, Any]]]:
+        """By the names that the spec gives them."""
+        return {ROWS: self.lines} | ({HELD_OUT: self.held_out} if self.held_out else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +106,14 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """`notes` say what was chosen, a line each. `estimate` is None of a base of unknown size, and of settings that the
-    engine will refuse."""
+    """`rows` to learn from. `notes` say what was chosen, a line each. `estimate` is None of a base of unknown size, and
+    of settings that the engine will refuse. `unchecked`: what of a hub's base is checked only once it is downloaded."""
 
     spec: dict[str, Any]
+    rows: Rows
     notes: list[str]
     estimate: Estimate | None
+    unchecked: str = ""
 
     @property
     def method(self) -> str:
@@ -126,8 +141,12 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     """Raises UnusableRun for a method that cannot learn from such rows, and where the machine has too little memory or
     disk space; what the rows lack besides, the engine names."""
     check_training(asked)
+    asked = replace(asked, agent_kind=asked.agent_kind or rows.agent_kind)
     notes: list[str] = []
     method = asked.method or (PRESETS[asked.preset].method if asked.preset else _choose_method(asked, rows, notes))
+    if rows.left_out:
+        notes.append(f"{rows.left_out} decisions of the file make no row: {NO_ROW}")
+    rows = _fit_rows(rows, method, notes)
     if rows.kind not in TRAINING[method].learns_from:
         others = ", ".join(name for name, one in TRAINING.items() if rows.kind in one.learns_from)
         raise UnusableRun([f"--method: {method} cannot learn from {rows.kind} rows; these methods can: {others}"])
@@ -141,7 +160,22 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     estimate = _estimate(asked, spec, rows, output)
     if estimate is None and not Path(asked.base).is_dir():
         notes.append(f"needs: unknown, as the name {asked.base} does not show the size of the base")
-    return LocalPlan(spec, notes, estimate)
+    return LocalPlan(spec, rows, notes, estimate, tell_unchecked(absolute_base(asked.base)))
+
+
+def _fit_rows(rows: Rows, method: str, notes: list[str]) -> Rows:
+    """Exported choices as labelled rows for a method that learns from right options alone."""
+    learns_from = TRAINING[method].learns_from
+    if rows.kind is not RowKind.LOGGED or RowKind.LOGGED in learns_from or RowKind.LABELLED not in learns_from:
+        return rows
+    try:
+        labelled = [msgspec.to_builtins(row) for row in label_choices(rows.lines, rows.answers)]
+    except msgspec.ValidationError:
+        return rows
+    if not labelled:
+        return rows
+    notes.append(f"{len(labelled)} of {len(rows.lines)} rows, those whose right option is known: {method} needs it")
+    return Rows(RowKind.LABELLED, labelled, rows.agent_kind)
 
 
 def _choose_method(asked: Training, rows: Rows, notes: list[str]) -> str:
@@ -199,7 +233,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         "base": {"path": absolute_base(asked.base)},
         "max_prompt_tokens": prompt,
         "max_completion_tokens": completion,
-        "lora": None if whole else LORA,
+        "lora": None if whole else adapt_usable_matrices({"lora": LORA}, absolute_base(asked.base))["lora"],
         "quantisation": "4bit" if quantised else None,
         "optimiser": {"epochs": epochs, "batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE},
         "epoch_checkpoints": not (fresh or (of_tasks and method.settings == "online") or method.makes_reward_model),
@@ -212,6 +246,9 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         spec |= {"online": {"steps": passes}, "reward": [{"name": "matches_answer"}]}
     if of_tasks and method.settings == "online":
         spec |= {"online": dict(ONLINE)}
+    if rows.held_out:
+        spec["data"] |= {"heldout": HELD_OUT}
+        spec |= {"evaluate": {"free_rows": 0}}
     if asked.preset:
         spec = merge_settings(spec, PRESETS[asked.preset].settings)
     given = {"epochs": asked.epochs, "batch_size": asked.batch_size, "learning_rate": asked.learning_rate}

@@ -27,8 +27,9 @@ from training.engine.spec.methods import TRAINING, RowKind
 from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
-from training.imports.texts import read_texts
-from training.local.plans import ROWS, LocalPlan, Rows, Training, UnusableRun, absolute_base
+from training.imports.exported import read_export
+from training.local.plans import LocalPlan, Rows, Training, UnusableRun, absolute_base
+from training.local.watching import has_ended, leave_note
 from training.models import DatasetKind
 from training.rows.parts import ROWS_FILE
 from training.rows.selection import Filters
@@ -57,20 +58,27 @@ class Interrupted(Exception):
 def read_rows(path: Path) -> Rows:
     """Labelled or logged rows, preference pairs, tasks, or what `export_training_data` wrote. Raises UnusableRun."""
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        told = path.read_bytes().splitlines()  # of text, it would also cut at characters that JSON may hold
     except OSError as error:
         raise UnusableRun([f"{path}: {error.strerror}"]) from error
-    except ValueError as error:
-        raise UnusableRun([f"{path}: {error}"]) from error
+    lines, faults = [], []
+    for number, line in enumerate(told, start=1):
+        try:
+            lines += [json.loads(line)] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            faults.append(f"{path}:{number}: {error}")
+    if faults:
+        raise UnusableRun(faults[:FAULTS_SHOWN])
     if not lines or not all(isinstance(line, dict) for line in lines):
         raise UnusableRun([f"{path}: not every line is a JSON object" if lines else f"{path}: holds no rows"])
     for field, kind in TOLD_BY.items():
         if field in lines[0]:
             return Rows(kind, lines)
-    texts, faults = read_texts(path)
+    exported, faults = read_export(path)
     if faults:
         raise UnusableRun(faults[:FAULTS_SHOWN])
-    return Rows(RowKind.TEXT, texts)
+    kind = next(iter(exported.kinds)) if len(exported.kinds) == 1 else ""
+    return Rows(exported.kind, exported.rows, kind, exported.left_out, exported.answers)
 
 
 def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, method: str = "") -> Rows:
@@ -84,17 +92,19 @@ def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, metho
     filters = Filters(unjudged=learns and frozen_as == DatasetKind.LOGGED)
     dataset = freeze_rows(by=by, agent=agent, name=name, kind=frozen_as, filters=filters)
     assert dataset.row_kind is not None
-    lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_text(encoding="utf-8").splitlines()
+    lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_bytes().splitlines()
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])
 
 
-def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: Callable[[str], None]) -> RunResult:
+def train_here(asked: Training, plan: LocalPlan, output: Path, say: Callable[[str], None]) -> RunResult:
     """Trains into `output`: model/ or adapter/, checkpoint-epoch-N/, and run/, the engine's own folder.
 
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
-    folder, result = run_here(plan.spec, {ROWS: rows.lines}, output, say)
+    folder, result = run_here(
+        plan.spec, plan.rows.files, output, say, plan.estimate.seconds if plan.estimate is not None else None
+    )
     assert result.output is not None
     attempts = sorted(folder.parent.iterdir(), key=lambda attempt: int(attempt.name))  # some may have been stopped
     epochs = {epoch.name: epoch for attempt in attempts for epoch in attempt.glob("checkpoint-epoch-*")}
@@ -107,12 +117,17 @@ def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: 
 
 
 def run_here(
-    spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]], output: Path, say: Callable[[str], None]
+    spec: Mapping[str, Any],
+    files: Mapping[str, Sequence[Mapping[str, Any]]],
+    output: Path,
+    say: Callable[[str], None],
+    estimated_seconds: float | None = None,
 ) -> tuple[Path, RunResult]:
     """Runs the spec, with its files of rows by name, in `output`/run; the attempt's folder and what it found. As
     `train_here` it goes on where it was stopped, says what happens, and raises."""
     is_new = not output.exists()
     _lay_out(output, spec, files)
+    leave_note(output.resolve() / RUN, estimated_seconds)
     try:
         folder = _run_engine(output.resolve() / RUN, say)
     except UnusableRun:
@@ -123,18 +138,29 @@ def run_here(
 
 
 def _lay_out(output: Path, spec: Mapping[str, Any], files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """run/spec.json and its rows; a folder that holds another run, or other things, is refused."""
+    """run/spec.json and its rows; a folder that holds another run, or other things, is refused. What is left of a run
+    that failed before it learnt anything is replaced."""
     content = json.dumps(spec, indent=2)
     output = output.resolve()
     told = output / RUN / "spec.json"
     if told.exists() and told.read_text() == content:
         return
+    if _holds_nothing_learnt(output):
+        shutil.rmtree(output / RUN, ignore_errors=True)
     if output.exists() and any(output.iterdir()):
         raise UnusableRun([f"--output: {output} is not empty; give an empty or new folder"])
     (output / RUN).mkdir(parents=True)
     for name, lines in files.items():
         (output / RUN / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     write_atomically(told, content)
+
+
+def _holds_nothing_learnt(output: Path) -> bool:
+    """Whether all that is there is a run without a result or a checkpoint, which no process works on."""
+    if not (output / RUN / "spec.json").is_file() or [path.name for path in output.iterdir()] != [RUN]:
+        return False
+    made = [*(output / RUN).glob("attempts/*/result.json"), *(output / RUN).glob("attempts/*/checkpoint*/*")]
+    return not made and has_ended(output / RUN)
 
 
 def _run_engine(run_dir: Path, say: Callable[[str], None]) -> Path:

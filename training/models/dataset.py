@@ -81,7 +81,7 @@ class DatasetSnapshot(WorkspaceOwned):
     @property
     def is_imported(self) -> bool:
         """Its rows did not come from the ledger."""
-        return not self.query and self.kind in (DatasetKind.LABELLED, DatasetKind.TEXT)
+        return not self.query and self.kind in (DatasetKind.LABELLED, DatasetKind.TEXT, DatasetKind.LOGGED)
 
     @property
     def environment(self) -> str:

@@ -25,7 +25,7 @@ from training.engine.rows.types import normalise_prompt
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetSnapshot
 from training.rows.negatives import MARK, Negatives
-from training.rows.splitting import Relations
+from training.rows.splitting import Groups, Relations
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
@@ -39,11 +39,12 @@ SLICES = 50
 """A field with more values than this makes no slices of a suite."""
 UNSLICED = frozenset({"prompt", "system", "completion"})
 HELD_OUT = " (held out)"
+TOGETHER = "one unit, one episode, one task or nearly the same text"
 
 
 class Entry(msgspec.Struct):
-    """A decision's rows. `unit`, `episode` and `text`, its state, say which decisions belong together. `judged`: its
-    rows say something of the action, a reward or a label."""
+    """A decision's rows. `unit`, `episode`, `text`, its state, and `task` say which decisions belong together
+    (`training.rows.splitting`). `judged`: its rows say something of the action, a reward or a label."""
 
     decision: uuid.UUID
     rows: list[dict[str, Any]]
@@ -52,6 +53,7 @@ class Entry(msgspec.Struct):
     episode: uuid.UUID | None = None
     text: str = ""
     judged: bool = True
+    task: str | None = None
 
 
 @dataclass(slots=True)
@@ -233,8 +235,9 @@ def write_parts(
     """One part, or two: what to learn from, and a share of about `held_out` of the rows. Decisions that belong together
     (`training.rows.splitting`) stand in one part; what is held out has none that nobody judged. Those that belong
     together with decisions of `apart`, whose rows do not matter, stand in no part. Raises EmptyDataset where there is
-    nothing, or nothing to part."""
+    nothing, nothing to part, or where most of the decisions belong together and would be held out."""
     names = ("all",) if held_out is None else ("kept", "held")
+    whole, groups = list[bool](), Groups(0, 0, False)
     parts = [Part(folder / name, negatives=negatives, is_measured=name == "held") for name in names]
     if held_out is None and not apart:
         for entry in entries:
@@ -247,7 +250,9 @@ def write_parts(
             for entry in entries:
                 _relate(relations, entry)
                 spool.write(msgspec.json.encode(entry) + b"\n")
-        sides = relations.hold_out(held_out or 0.0)[len(apart) :]
+        whole = relations.hold_out(held_out or 0.0)
+        groups = relations.count_groups(whole)
+        sides = whole[len(apart) :]
         outside = relations.stand_with([entry.decision for entry in apart])[len(apart) :]
         for entry, held, stays_out in zip(_read(folder / SPOOL), sides, outside, strict=True):
             if stays_out:
@@ -259,13 +264,35 @@ def write_parts(
     if not any(part.judged for part in parts):
         raise EmptyDataset("There are no rows to train on yet.")
     if not all(part.judged for part in parts):
-        fault = FieldFault("held_out", "all rows belong together, so none can be held out", "more rows, or none")
-        raise EmptyDataset("No rows can be held out.", faults=[fault])
+        raise EmptyDataset("No rows can be held out.", faults=[_find_no_parts(groups)])
+    _refuse_most(groups, whole, held_out or 0.0)
     return parts
 
 
 def _relate(relations: Relations, entry: Entry) -> None:
-    relations.add(entry.decision, unit=entry.unit, episode=entry.episode, text=entry.text)
+    relations.add(entry.decision, unit=entry.unit, episode=entry.episode, text=entry.text, task=entry.task)
+
+
+def _refuse_most(groups: Groups, sides: Sequence[bool], share: float) -> None:
+    """Raises EmptyDataset where one group is more than half of all decisions and would be held out."""
+    if not groups.largest_is_held_out or 2 * groups.largest <= len(sides):
+        return
+    held = sum(sides) / len(sides)
+    reason = (
+        f"{groups.largest} of {len(sides)} decisions belong together ({TOGETHER}), "
+        f"so {held:.0%} would be held out instead of {share:.0%}"
+    )
+    raise EmptyDataset("No rows can be held out.", faults=[FieldFault("held_out", reason, "decisions that differ")])
+
+
+def _find_no_parts(groups: Groups) -> FieldFault:
+    """Why one of the two parts is empty."""
+    if groups.count < 2:
+        return FieldFault("held_out", f"all rows belong together ({TOGETHER})", "more rows, or none")
+    reason = (
+        f"the decisions are of {groups.count} groups that belong together ({TOGETHER}), all of which are in one part"
+    )
+    return FieldFault("held_out", reason, "more rows, or another share")
 
 
 def _read(spool: Path) -> Iterator[Entry]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from engine_world import engine, labelled, read_events, read_result, write_run
 from tokenizers import processors
+from transformers import Qwen2Config
 
 from training.engine.models.actions import ActionScorer
 from training.engine.models.loading import END, load_tokenizer
@@ -16,10 +17,11 @@ from training.engine.models.prompts import (
     NO_SYSTEM_ROLE,
     PromptEncoder,
     SystemPromptTooLong,
+    find_room,
     fold_system,
     plain_template,
 )
-from training.engine.rows.types import Prompt
+from training.engine.rows.types import Prompt, Text
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,15 @@ def read(encoder: PromptEncoder, prompt: str) -> str:
     """What the model sees of the prompt itself."""
     text: str = encoder.tokenizer.decode(encoder.content(encoder.encode([prompt])[0]))
     return text
+
+
+def test_a_completion_has_the_room_that_its_prompts_leave_and_not_what_an_agent_allows(scorer: ActionScorer) -> None:
+    """An agent may allow longer prompts than the base has positions, as one that was made by an import does."""
+    config = Qwen2Config(max_position_embeddings=128)
+    rows = [Text("1", "book a flight", "work " * 9), Text("2", "pay", "travel")]
+    whole = find_room(scorer.tokenizer, config, 16, rows)
+    assert whole > 9 and find_room(scorer.tokenizer, config, 4096, rows) == whole
+    assert find_room(scorer.tokenizer, config, 4096, [Text("1", "invoice " * 500, "work " * 9)]) == 1
 
 
 def test_prompts_are_the_chat_templates(scorer: ActionScorer) -> None:

@@ -188,7 +188,7 @@ class TestTheJob:
             raise OSError("the disk is away")
 
         with monkeypatch.context() as patched:
-            patched.setattr(services, "import_labelled", cut)
+            patched.setattr(services, "import_rows", cut)
             assert run(asked.id) == "queued"
         assert not DatasetSnapshot.objects.exists() and len(kept(store)) == 1
         Job.objects.filter(id=asked.id).update(run_after=asked.created_at)

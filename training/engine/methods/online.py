@@ -19,7 +19,7 @@ from training.engine.data.reading import Batches
 from training.engine.methods.curriculum import Order
 from training.engine.methods.learned_reward import LearnedReward
 from training.engine.models.actions import ActionScorer, Scores, draw_options
-from training.engine.models.loading import fingerprint
+from training.engine.models.loading import hash_tensors
 from training.engine.rows.types import Labelled, Logged, prompts_of
 from training.engine.scoring.rows import divergence, score_rows
 from training.engine.spec.reward_function import RewardFunction
@@ -116,7 +116,7 @@ class Actor:
     def weights_hash(self) -> str:
         """Hash of the trained weights as they are now; calculated once between two updates."""
         if self._hash is None:
-            self._hash = fingerprint(self._parameters)
+            self._hash = hash_tensors(self._parameters)
         return self._hash
 
     def learn(self, accumulation: Accumulation, count: int, share_of: ShareOf) -> Metrics:

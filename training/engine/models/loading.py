@@ -52,12 +52,14 @@ def silence_progress_bars() -> None:
 class Loaded:
     """A model on its device with its tokenizer. `model` is a PeftModel when an adapter is in training.
 
-    `plain_template`: its folder holds no chat template, so it got a plain one.
+    `plain_template`: its folder holds no chat template, so it got a plain one. `source`: where it was read from, None
+    of one that was made here.
     """
 
     model: Any
     tokenizer: Any
     plain_template: bool = False
+    source: ModelSource | None = None
 
     @property
     def adapts(self) -> bool:
@@ -173,7 +175,7 @@ def load_source(source: ModelSource, device: torch.device) -> Loaded:
     model = load_model(source.path, device)
     if source.adapter is not None:
         model = attach_adapter(model, source.adapter, ADAPTER)
-    return Loaded(model, *_load_tokenizer(source.path))
+    return Loaded(model, *_load_tokenizer(source.path), source)
 
 
 def load_for_training(
@@ -203,10 +205,11 @@ def load_for_training(
         if freeze_embeddings:
             model.get_input_embeddings().weight.requires_grad_(False)
         add_option_tokens(model, tokenizer, options)
-        return Loaded(model, tokenizer, plain)
+        return Loaded(model, tokenizer, plain, source)
     model = load_quantised(source.path, device) if quantised else load_model(source.path, device)
     if source.adapter is not None:
-        return Loaded(_without_casts(attach_adapter(model, source.adapter, ADAPTER, trainable=True)), tokenizer, plain)
+        adapted = _without_casts(attach_adapter(model, source.adapter, ADAPTER, trainable=True))
+        return Loaded(adapted, tokenizer, plain, source)
     config = LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,
@@ -215,7 +218,7 @@ def load_for_training(
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
         task_type="CAUSAL_LM",
     )
-    return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer, plain)
+    return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer, plain, source)
 
 
 def _without_casts(model: PeftModel) -> PeftModel:
@@ -253,15 +256,6 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def fingerprint(tensors: Mapping[str, Tensor]) -> str:
-    """A hash of float32 tensors that is quick on their own device: the sum of all their bits as whole numbers.
-
-    It tells weights before an update from those after it; where others may have meddled, `hash_tensors` is the one.
-    """
-    bits = torch.cat([tensor.detach().reshape(-1) for tensor in tensors.values()]).view(torch.int32)
-    return f"{int(bits.sum(dtype=torch.int64)) % 2**64:016x}"
 
 
 def weights_sha256(folder: Path) -> str:

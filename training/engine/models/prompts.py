@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from models_registry.backends.prompt_cut import cut_middle, find_gap, find_room_fault
-from training.engine.rows.types import Prompt
+from training.engine.rows.types import Prompt, Text
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] | capitalize + ':\\n' + message['content'] "
@@ -38,13 +38,14 @@ def plain_template(tokenizer: Any) -> str:
     return "{{ bos_token }}" + PLAIN_TEMPLATE if begins else PLAIN_TEMPLATE
 
 
-def find_room(tokenizer: Any, config: Any, max_prompt_tokens: int, texts: Sequence[str]) -> int:
-    """Tokens for the longest of the texts and its end, at least 1; no more than the positions of a model with this
-    config leave beside the prompt."""
+def find_room(tokenizer: Any, config: Any, max_prompt_tokens: int, rows: Sequence[Text]) -> int:
+    """Tokens for the longest completion of the rows and its end, at least 1; no more than the positions of a model with
+    this config leave beside the longest of their prompts, which may be far shorter than an agent allows."""
     encoder = PromptEncoder(tokenizer, max_prompt_tokens)
-    ids = tokenizer([encoder.harmless(text) for text in texts], add_special_tokens=False)["input_ids"]
+    ids = tokenizer([encoder.harmless(row.completion) for row in rows], add_special_tokens=False)["input_ids"]
+    asked = tokenizer([f"{row.system or ''}\n{row.prompt}" for row in rows], add_special_tokens=False)["input_ids"]
     positions = getattr(config.get_text_config(), "max_position_embeddings", None) or LONGEST
-    around = encoder.around + max_prompt_tokens + MARGIN
+    around = encoder.around + min(max_prompt_tokens, max(map(len, asked))) + MARGIN
     return min(max(1, min(LONGEST, positions - around)), 1 + max(map(len, ids)))
 
 

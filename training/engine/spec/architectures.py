@@ -130,6 +130,12 @@ def find_target_fault(model_type: str, targets: Targets) -> tuple[str, str] | No
     return f"{targets} cannot be adapted in {known.title}: {why}", say_targets(known.matrices.usable())
 
 
+def choose_targets(model_type: str) -> Targets:
+    """The most matrices that an adapter can be on; of architectures that are not in the table, all."""
+    known = ARCHITECTURES.get(model_type)
+    return next(iter(known.matrices.usable()), TARGETS[0]) if known is not None else TARGETS[0]
+
+
 def say_targets(usable: Sequence[Targets]) -> str:
     """What a refusal names as right."""
     return " or ".join(usable) or "every weight (leave lora out)"

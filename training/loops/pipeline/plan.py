@@ -171,14 +171,22 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
     if not any(fault.field in ("since", "until", "policy", "unit", "min_reward", "unjudged") for fault in faults):
         faults += _find_row_faults(agent, prepared)
     if base_version is not None or base_model:
-        to_come = DatasetSnapshot(workspace_id=agent.workspace_id, agent=agent, kind=kind, rows=0)
         try:
-            check_plan(agent, prepared.run_plan(to_come))
-        except InvalidRun as error:
+            check_run(agent, prepared)
+        except InvalidPipeline as error:
             faults += error.faults
     if faults:
         raise InvalidPipeline("The pipeline cannot start.", faults=faults)
     return prepared
+
+
+def check_run(agent: Agent, prepared: Prepared) -> None:
+    """Whether its run could start on rows that are yet to be made. Raises InvalidPipeline."""
+    to_come = DatasetSnapshot(workspace_id=agent.workspace_id, agent=agent, kind=prepared.kind, rows=0)
+    try:
+        check_plan(agent, prepared.run_plan(to_come))
+    except InvalidRun as error:
+        raise InvalidPipeline("The pipeline cannot start.", faults=error.faults) from error
 
 
 def _find_base(

@@ -56,10 +56,8 @@ class Command(UncheckedCommand):
             default="",
             help="base of a LoRA folder: a folder or hub id; by default the one that it names",
         )
-        parser.add_argument("--merge", action="store_true", help="the same as --format merged")
-        parser.add_argument(
-            "--format", choices=(*Format, OLLAMA), help="by default lora for an adapter, and merged for whole weights"
-        )
+        parser.add_argument("--merge", action="store_true", help="the same as --format merged, the default")
+        parser.add_argument("--format", choices=(*Format, OLLAMA), help="default: merged")
         parser.add_argument(
             "--quantization",
             choices=QUANTISATIONS,
@@ -82,7 +80,7 @@ class Command(UncheckedCommand):
         model = find_model(options["model"], options["base_model"], self._find_agent(options, faults), faults)
         plan = None
         if model is not None:
-            plan = _make_plan(model, format or (Format.LORA if model.adapter else Format.MERGED), options, faults)
+            plan = _make_plan(model, format or Format.MERGED, options, faults)
         if options["profile"] and options["format"] != OLLAMA:
             faults.append("--profile: is only for --format ollama; leave it out")
         if faults or model is None or plan is None:

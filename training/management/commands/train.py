@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 from decisions.models import Agent
 from training.engine.spec.methods import HELP, TRAINING, RowKind
 from training.errors import EmptyDataset, EngineFailed
-from training.local.options import MODEL, as_training, complete_options
+from training.local.options import HELD_OUT_TASKS, MODEL, TASKS, as_training, choose_output, complete_options
 from training.local.plans import (
     BATCH_SIZE,
     EPOCHS,
@@ -22,6 +22,7 @@ from training.local.plans import (
     make_plan,
 )
 from training.local.runs import Interrupted, read_rows, rows_of_agent, train_here
+from training.local.task_rows import rows_of_environment
 from training.management.agents import NoSingleAgent, find_agent
 from training.models import LEDGER_KINDS
 from training.runs.defaults.presets import HELP as PRESET_HELP
@@ -54,9 +55,22 @@ class Command(UncheckedCommand):
         rows = parser.add_mutually_exclusive_group()
         rows.add_argument("--agent-type", help="a kind (FILER, LIBRARIAN, …) or the slug of one agent")
         rows.add_argument(
+            "--environment",
+            help="name of an environment that is installed, such as office: the model acts on its tasks, and is"
+            " measured on held-out ones before and after",
+        )
+        parser.add_argument("--tasks", type=int, help=f"of --environment: tasks to learn from (default: {TASKS})")
+        parser.add_argument(
+            "--held-out", type=int, help=f"of --environment: tasks to measure on (default: {HELD_OUT_TASKS})"
+        )
+        rows.add_argument(
             "--data", type=Path, help="JSON lines: labelled, logged or exported rows, preference pairs, or tasks"
         )
-        parser.add_argument("--output", type=Path, help="folder for the weights; empty or new")
+        parser.add_argument(
+            "--output",
+            type=Path,
+            help="folder for the weights; empty or new (default for the notes app's agents: models/ocd-KIND-v1)",
+        )
         parser.add_argument("--model", help=f"hub id, folder, or tiny (default: {MODEL})")
         parser.add_argument(
             "--method",
@@ -89,20 +103,23 @@ class Command(UncheckedCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         try:
             options = complete_options(options)
-            agent = self._find_agent(options) if options["data"] is None else None
+            agent = self._find_agent(options) if options["agent_type"] is not None else None
             asked = as_training(options, agent.kind if agent is not None else "")
             check_training(asked)
             if agent is not None:
                 kind = RowKind(options["rows"]) if options["rows"] else None
                 rows = rows_of_agent(by=system(agent.workspace), agent=agent, kind=kind, method=asked.method)
+            elif options["environment"] is not None:
+                rows = rows_of_environment(options["environment"], options["tasks"], options["held_out"])
             else:
                 rows = read_rows(options["data"])
-            plan = make_plan(asked, rows, options["output"])
-            for line in plan.notes:
+            output = choose_output(options["output"], asked.agent_kind or rows.agent_kind)
+            plan = make_plan(asked, rows, output)
+            for line in filter(None, [*plan.notes, plan.unchecked]):
                 self._say(line)
             if plan.estimate is not None:
                 self._say(_tell_estimate(plan.estimate))
-            result = train_here(asked, plan, rows, options["output"], self._say)
+            result = train_here(asked, plan, output, self._say)
         except UnusableRun as error:
             self.refuse("\n".join(error.faults))
         except (EngineFailed, EmptyDataset) as error:
@@ -111,7 +128,7 @@ class Command(UncheckedCommand):
         except Interrupted as error:
             self.stderr.write(str(error))
             sys.exit(EXIT_INTERRUPTED)
-        made = options["output"] / str(result.output)
+        made = output / str(result.output)
         plain = {
             "output": str(made),
             "method": result.method,
@@ -123,9 +140,13 @@ class Command(UncheckedCommand):
             "cost": price_of(result.seconds),
             "weights_sha256": result.weights_sha256,
             "metrics": result.metrics,
+            "scores": {which: score.model_dump() for which, score in result.scores.items()},
             "warnings": result.warnings,
         }
         says = f"{made}: {result.method} on {result.rows} rows in {result.seconds:.0f} s{_cost(result.seconds)}"
+        if result.scores:
+            before, after = (result.scores[which].accuracy for which in ("base", "trained"))
+            says += f"; solved {before:.0%} of {len(rows.held_out)} held-out tasks before, {after:.0%} after"
         self.stdout.write(json.dumps(plain) if options["json"] else says)
 
     def _say(self, text: str) -> None:

@@ -139,6 +139,12 @@ def find_folder_of_model(name: str) -> Path | None:
     return Path(name) if name.startswith("/") else find_in_hub_cache(name, _hub_caches())
 
 
+def is_downloaded(name: str) -> bool:
+    """Whether the model's weights are here: of a hub id, its config.json alone may be."""
+    folder = find_folder_of_model(name)
+    return folder is not None and any(folder.glob("*.safetensors"))
+
+
 def _hub_caches() -> list[Path]:
     """Where an engine's transformers keeps what it has downloaded."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")

@@ -316,7 +316,7 @@ def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: 
     models = 1 if spec.base.tiny is not None else 2
     free = min(heldout, spec.evaluate.free_rows if spec.evaluate is not None else 0)
     if spec.heldout_rows is RowKind.TASKS:
-        heldout, free = heldout * acts, 0
+        heldout, free = heldout * acts * 2, 0  # as it serves, and greedily
     return learning + models * (heldout + free) * forward
 
 

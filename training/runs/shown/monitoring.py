@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -31,7 +32,7 @@ def observe_run(run: TrainingRun) -> dict[str, Any]:
         "progress": run.progress,
         "message": run.message,
         "steps": max((metric.step for metric in newest), default=0),
-        "figures": {name: figures[name] for name in sorted(figures, key=_place)},
+        "figures": sort_figures(figures),
         "elapsed_seconds": round(elapsed.total_seconds()) if elapsed is not None else None,
         "left_seconds": round(left.total_seconds()) if left is not None else None,
         "estimated_seconds": expected,
@@ -54,6 +55,11 @@ def price_of(seconds: float) -> float | None:
     """What so many seconds of this machine cost; None where nobody has said what an hour costs."""
     price: float = settings.MACHINE_HOUR_PRICE
     return round(seconds / 3600 * price, 4) if price else None
+
+
+def sort_figures(figures: Mapping[str, float]) -> dict[str, float]:
+    """Those that people look at first come first."""
+    return {name: figures[name] for name in sorted(figures, key=_place)}
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -1,0 +1,81 @@
+"""Page of an agent's traces as files: a zip of dated folders, as ToolBox keeps them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import tempfile
+import zipfile
+from typing import Any
+
+from django import forms
+from django.http import FileResponse, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from decisions.exports.trace_files import TraceChoice, write_traces
+from decisions.models import Agent
+from decisions.pages.found import get_agent
+from workspaces.pages.guard import PageRequest, workspace_page
+
+MOST = 5_000
+IN_MEMORY = 8 << 20
+
+
+class TracesForm(forms.Form):
+    since = forms.DateField(
+        required=False,
+        label="From",
+        widget=forms.DateInput({"type": "date"}),
+        help_text="A day in UTC. Default: the first trace.",
+    )
+    until = forms.DateField(
+        required=False,
+        label="Until",
+        widget=forms.DateInput({"type": "date"}),
+        help_text="The day after the last one, in UTC.",
+    )
+    labelled = forms.BooleanField(required=False, label="Only traces with a label")
+
+    def choice(self) -> TraceChoice:
+        given = self.cleaned_data
+        return TraceChoice(_begin(given["since"]), _begin(given["until"]), given["labelled"], MOST)
+
+
+def _begin(day: dt.date | None) -> dt.datetime | None:
+    return None if day is None else dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC)
+
+
+@require_safe
+@workspace_page()
+def agent_traces(request: PageRequest, agent: str) -> HttpResponseBase:
+    """The form; with `download` the zip."""
+    found = get_agent(request, agent)
+    form = TracesForm(request.GET if "download" in request.GET else None)
+    if form.is_bound and form.is_valid():
+        packed = _pack(found, form.choice())
+        if packed is not None:
+            return packed
+        form.add_error(None, "No traces match.")
+    status = 400 if form.is_bound else 200
+    answer: HttpResponse = render(request, "agents/traces.html", _context(found, form), status=status)
+    return answer
+
+
+def _context(agent: Agent, form: TracesForm) -> dict[str, Any]:
+    return {"agent": agent, "form": form, "most": MOST}
+
+
+def _pack(agent: Agent, choice: TraceChoice) -> FileResponse | None:
+    """None where there is nothing to write."""
+    spool = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - the response closes it
+    count = 0
+    with zipfile.ZipFile(spool, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in write_traces(agent, choice):
+            archive.writestr(file.path, file.body)
+            count += 1
+    if not count:
+        spool.close()
+        return None
+    spool.seek(0)
+    return FileResponse(spool, as_attachment=True, filename=f"{agent.slug}-traces.zip", content_type="application/zip")
