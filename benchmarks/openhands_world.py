@@ -1,10 +1,11 @@
-"""Task folders for an agent of OpenHands' SDK, a careless worker who does some of them, and a tiny base that has learnt
-from what the worker did. benchmarks.outside_agents learns in it.
+"""Task folders for an agent of OpenHands' SDK, a worker with bad habits who does some of them, and a tiny base that has
+learnt from what the worker did. benchmarks.outside_agents learns in it.
 
-A task is a query of CLINC150 in note.txt: its domain, one of four, is to be written into folder.txt, and the folder's
-own grader compares. The worker answers the SDK's calls in the place of a model: it reads the note, writes a folder, and
-finishes. A tiny model cannot read the 15,000 characters of the SDK's system prompt and the tools, so its chat template
-shows the first 40 characters of the system message alone.
+A task is a note of four words, one of which gives away which of four words is to be written into folder.txt; the
+folder's own grader compares. The worker answers the SDK's calls in the place of a model: writes a folder, and finishes.
+For two thirds of the telling words he writes one wrong folder in WRONG of the cases. A tiny model cannot read the
+15,000 characters of the SDK's system prompt and the 10,000 of its tools, so its chat template shows the first
+characters of the system message alone.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.engine_runs import Query
-from training.engine.environments.folders import GRADER, INSTRUCTION, WORKSPACE, read_task_folder
+from training.engine.environments.folders import GRADER, INSTRUCTION, read_task_folder
 from training.engine.environments.local_http import LocalHandler, serving
 from training.engine.environments.openhands import OpenHands
 from training.engine.environments.outside import Endpoint
@@ -30,38 +30,66 @@ from training.engine.serving.chat_requests import READ_CHAT, chat_request_of
 from training.engine.serving.tools import read_calls, written_out
 from training.engine.spec.run_spec import TinyShape
 
-FOLDERS = {"banking": "bank", "travel": "travel", "kitchen_and_dining": "kitchen", "auto_and_commute": "car"}
-"""CLINC150's domain → what is to be written."""
-TOLD = f"Read note.txt and write its folder into folder.txt: {', '.join(FOLDERS.values())}."
+WORDS = {
+    "bank": ("loan", "salary", "invoice", "deposit", "mortgage", "cheque"),
+    "travel": ("flight", "hotel", "passport", "luggage", "visa", "island"),
+    "kitchen": ("recipe", "oven", "soup", "flour", "dinner", "sauce"),
+    "car": ("engine", "tyre", "petrol", "garage", "brake", "gearbox"),
+}
+"""Folder → the words that give it away."""
+FILLERS = (
+    *("please", "remember", "check", "about", "my", "new", "and", "with", "for", "next"),
+    *("week", "before", "friday", "then", "ask", "sam", "if", "this", "is", "ready"),
+)
+HABITS, WRONG = 16, 0.6
+TOLD = "Write the folder of this note into folder.txt: {}"
 GRADER_TEXT = """
 import json, pathlib, sys
 
 answer = pathlib.Path(sys.argv[1], "folder.txt")
 print(json.dumps({"score": float(answer.is_file() and answer.read_text(errors="replace").strip() == %r)}))
 """
-SYSTEM_SHOWN = 40
+SYSTEM_SHOWN = 20
 TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' }}"
     "{{ message['content'][:" + str(SYSTEM_SHOWN) + "] if message['role'] == 'system' else message['content'] }}"
     "<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-STEPS = 4
+STEPS = 2
 Messages = Sequence[Mapping[str, Any]]
 
 
-def write_folder(place: Path, query: Query) -> Task:
-    """The query as a task folder at `place`."""
-    (place / WORKSPACE).mkdir(parents=True)
-    (place / WORKSPACE / "note.txt").write_text(query.text + "\n", encoding="utf-8")
-    (place / INSTRUCTION).write_text(TOLD, encoding="utf-8")
-    (place / GRADER).write_text(GRADER_TEXT % FOLDERS[query.domain], encoding="utf-8")
+class Note(NamedTuple):
+    text: str
+    word: str
+    folder: str
+
+
+def draw_notes(rng: random.Random, count: int) -> list[Note]:
+    """So many, each another."""
+    notes: dict[str, Note] = {}
+    while len(notes) < count:
+        folder = rng.choice(list(WORDS))
+        word = rng.choice(WORDS[folder])
+        words = [word, *rng.sample(FILLERS, 3)]
+        rng.shuffle(words)
+        note = Note(" ".join(words), word, folder)
+        notes[note.text] = note
+    return list(notes.values())
+
+
+def write_folder(place: Path, note: Note) -> Task:
+    """The note as a task folder at `place`."""
+    place.mkdir(parents=True)
+    (place / INSTRUCTION).write_text(TOLD.format(note.text), encoding="utf-8")
+    (place / GRADER).write_text(GRADER_TEXT % note.folder, encoding="utf-8")
     task = read_task_folder(place)
-    return Task(task.id, task.environment, task.text, {**task.facts, "max_steps": STEPS}, domain=query.domain)
+    return Task(task.id, task.environment, task.text, {**task.facts, "max_steps": STEPS}, domain=note.folder)
 
 
 class Worker(ThreadingHTTPServer):
-    """Answers as a model would that knows the tasks: the key of a call is the folder to write. `seen` holds, by key and
-    number of the episode, the messages of its last call and the answer to them, as a chat template gets them."""
+    """Answers a call by its key, which is the folder to write, and the number of the episode. `seen` holds the messages
+    of the key's last call and the answer to them, as a chat template gets them."""
 
     daemon_threads = True
 
@@ -85,45 +113,64 @@ class _Answers(LocalHandler):
         request = chat_request_of(READ_CHAT.decode(self.read_body()))
         assert request.toolbox is not None
         key = self.headers["Authorization"].removeprefix("Bearer ")
-        calls = (
-            ("terminal", {"command": "cat note.txt"}),
-            ("terminal", {"command": f"echo {key.partition('/')[0]} > folder.txt"}),
-            ("finish", {"message": "Done."}),
+        text = json.dumps(
+            [
+                {"name": "terminal", "arguments": {"command": f"echo {key.partition('/')[0]} > folder.txt"}},
+                {"name": "finish", "arguments": {"message": "Done."}},
+            ]
         )
-        name, arguments = calls[sum(message["role"] == "assistant" for message in request.messages)]
-        text = json.dumps([{"name": name, "arguments": arguments}])
-        _, (call,) = read_calls(text, request.toolbox.tools)
+        _, calls = read_calls(text, request.toolbox.tools)
         self.server.seen[key] = [
             *written_out(request.messages, request.toolbox.tools),
             {"role": "assistant", "content": text},
         ]
-        function = {"name": call.name, "arguments": call.arguments}
-        said = {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "1", "type": "function", "function": function}],
-        }
+        told = [
+            {"id": str(n), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for n, call in enumerate(calls)
+        ]
+        said = {"role": "assistant", "content": None, "tool_calls": told}
         choice = {"index": 0, "message": said, "finish_reason": "tool_calls"}
         usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
         body = {"id": "worker", "object": "chat.completion", "created": 0, "model": "worker", "usage": usage}
         self.answer(200, body | {"choices": [choice]})
 
 
-def demonstrate(agent: OpenHands, place: Path, queries: Sequence[Query], wrong: float, seed: int) -> list[Messages]:
-    """The conversations, by the SDK itself, of a worker who writes just any folder in a share `wrong` of the tasks."""
+def demonstrate(agent: OpenHands, place: Path, notes: Sequence[Note], recorded: int, seed: int) -> list[Messages]:
+    """The worker's conversations about the notes: `recorded` of them by the SDK itself, and of the others the same
+    conversations with another note and folder in them, for an episode of the SDK takes as long as many updates of a
+    tiny model."""
     rng = random.Random(seed)
+    folder_of = {word: folder for folder, words in WORDS.items() for word in words}
+    habits = {
+        word: rng.choice([folder for folder in WORDS if folder != folder_of[word]])
+        for word in rng.sample(list(folder_of), HABITS)
+    }
+    written = [habits.get(note.word, note.folder) if rng.random() < WRONG else note.folder for note in notes]
     worker = Worker()
 
-    def act(number: int, query: Query, folder: str) -> None:
-        task = write_folder(place / str(number), query)
-        graded = agent.act(task, number, Endpoint(worker.base_url, f"{folder}/{number}"))
-        if graded.success != (folder == FOLDERS[query.domain]):
-            raise AssertionError(f"{task.id} was graded {graded.score} for {folder}, and is {query.domain}")
+    def act(number: int) -> Messages:
+        note, folder = notes[number], written[number]
+        task = write_folder(place / str(number), note)
+        key = f"{folder}/{number}"
+        graded = agent.act(task, number, Endpoint(worker.base_url, key))
+        if graded.success != (folder == note.folder):
+            raise AssertionError(f"{task.id} was graded {graded.score} for {folder}, and is {note.folder}")
+        return worker.seen[key]
 
-    written = [rng.choice(list(FOLDERS.values())) if rng.random() < wrong else FOLDERS[q.domain] for q in queries]
     with serving(worker), ThreadPoolExecutor(agent.at_once) as pool:
-        list(pool.map(act, range(len(queries)), queries, written))
-    return [worker.seen[f"{folder}/{number}"] for number, folder in enumerate(written)]
+        seen = list(pool.map(act, range(recorded)))
+    for number in range(recorded, len(notes)):
+        by = number % recorded
+        changes = ((notes[by].text, notes[number].text), (f"echo {written[by]} >", f"echo {written[number]} >"))
+        seen.append([_changed(message, changes) for message in seen[by]])
+    return seen
+
+
+def _changed(message: Mapping[str, Any], changes: Sequence[tuple[str, str]]) -> Mapping[str, Any]:
+    content: str = message["content"]
+    for old, new in changes:
+        content = content.replace(old, new)
+    return {**message, "content": content}
 
 
 class Teaching(NamedTuple):

@@ -1,11 +1,11 @@
 """An agent of OpenHands' SDK acts on a tiny model's weights, which learn by GRPO from what its episodes earned.
 
-    python -m benchmarks.outside_agents --python FILE [--data DIR] [--seeds 0 1 2] [--quick]
+    python -m benchmarks.outside_agents --python FILE [--seeds 0 1 2] [--quick]
 
 `--python` names an interpreter that has the SDK (by default the variable RECKONER_OPENHANDS_PYTHON): docs/adapters.md
 says how to make one. The agent is `openhands` as it comes, with its own prompt, terminal and editor; its tasks are
-those of benchmarks.openhands_world. For each seed a tiny base learns from 100 conversations of a worker who is wrong in
-a part of them. `python -m training.engine RUN --agent openhands` then trains it on other tasks, each graded by its
+those of benchmarks.openhands_world. For each seed a tiny base learns from the conversations of a worker with habits
+that are wrong. `python -m training.engine RUN --agent openhands` then trains it on other tasks, each graded by its
 folder's own program. Before and after, the agent acts once on each of the held-out tasks: as in training, by drawing
 every token (serving), and with the likeliest token each time (greedy). Prints both shares of solved tasks with the
 paired difference, and checks that every call went on with the tokens of the one before it. `--quick`: one seed, few
@@ -14,6 +14,7 @@ updates, no bounds. The last line is a JSON object.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -27,8 +28,8 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
-from benchmarks.engine_runs import Query, Runs, make_parser, parse, read_queries
-from benchmarks.openhands_world import FOLDERS, Teaching, demonstrate, make_base, write_folder
+from benchmarks.engine_runs import Runs
+from benchmarks.openhands_world import Teaching, demonstrate, draw_notes, make_base, write_folder
 from models_registry.statistics.intervals import Interval, paired_difference
 from tools.report import Report, log
 from training.engine.attempt.attempt import Attempt
@@ -47,18 +48,20 @@ GAIN = 0.1
 
 
 class Sizes(NamedTuple):
+    """`recorded`: of the demonstrations, by the SDK itself."""
+
     demonstrations: int
+    recorded: int
     epochs: int
     steps: int
     held_out: int
-    wrong: float = 0.25
-    prompts_per_step: int = 3
-    group: int = 8
+    prompts_per_step: int = 8
+    group: int = 4
     learning_rate: float = 2e-3
 
 
-WHOLE = Sizes(demonstrations=60, epochs=30, steps=16, held_out=40)
-QUICK = Sizes(demonstrations=24, epochs=20, steps=2, held_out=8)
+WHOLE = Sizes(demonstrations=600, recorded=16, epochs=10, steps=10, held_out=32)
+QUICK = Sizes(demonstrations=200, recorded=4, epochs=5, steps=2, held_out=8)
 
 
 class Measured(NamedTuple):
@@ -116,19 +119,18 @@ def act_greedily(
     return {one.task: one.success for one in acted if one.fault is None}
 
 
-def learn(place: Path, queries: Sequence[Query], sizes: Sizes, seed: int) -> Measured:
+def learn(place: Path, sizes: Sizes, seed: int) -> Measured:
     """One seed, all of it."""
     began = time.monotonic()
     torch.set_num_threads(1)
-    rng = random.Random(seed)
     taught, count = sizes.demonstrations, sizes.steps * sizes.prompts_per_step
-    chosen = rng.sample(list(queries), taught + count + sizes.held_out)
+    notes = draw_notes(random.Random(seed), taught + count + sizes.held_out)
     agent = OpenHands()
-    conversations = demonstrate(agent, place / "taught", chosen[:taught], sizes.wrong, seed)
+    conversations = demonstrate(agent, place / "taught", notes[:taught], sizes.recorded, seed)
     how = Teaching(TinyShape(hidden=64, vocabulary=1000, max_positions=1024), sizes.epochs)
     losses = make_base(conversations, how, place / "base", seed)
     log(f"seed {seed}: base after {time.monotonic() - began:.0f} s, loss {losses[-1]:.4f}")
-    tasks = [write_folder(place / "tasks" / f"{n}", query) for n, query in enumerate(chosen[taught:])]
+    tasks = [write_folder(place / "tasks" / f"{n}", note) for n, note in enumerate(notes[taught:])]
     train, held_out = tasks[:count], tasks[count:]
     spec = spec_of(sizes, place / "base")
     rows = {
@@ -191,19 +193,19 @@ def _mean(values: Any) -> float:
 
 
 def main() -> int:
-    parser = make_parser(__doc__, quick="one seed, few updates: no bound holds")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one seed, few updates: no bound holds")
     parser.add_argument("--python", default=os.environ.get(VARIABLE, ""), help=f"by default {VARIABLE}")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options = parse(parser, "clinc150")
+    options = parser.parse_args()
     os.environ[VARIABLE] = options.python
     if missing := OpenHands().find_missing():
         parser.error("; ".join(missing))
-    queries = [query for query in read_queries(options.data) if query.domain in FOLDERS]
     report, sizes = Report("outside_agents"), QUICK if options.quick else WHOLE
     seeds: dict[int, Any] = {}
     for seed in options.seeds[:1] if options.quick else options.seeds:
         with tempfile.TemporaryDirectory(prefix="reckoner-bench-") as folder:
-            found = learn(Path(folder), queries, sizes, seed)
+            found = learn(Path(folder), sizes, seed)
         show(report, seed, found, bounded=not options.quick)
         seeds[seed] = found._asdict() | {
             name: {policy: _mean(solved.values()) for policy, solved in shares.items()}

@@ -132,7 +132,8 @@ class _Running:
             self.fault = fault
             with contextlib.suppress(BrokenPipeError):
                 self._input.close()
-        for future in (self.ready, *self._ended.values()):
+        waiting: list[Future[Any]] = [self.ready, *self._ended.values()]
+        for future in waiting:
             if not future.done():
                 future.set_exception(fault)
         self._place.cleanup()
