@@ -25,6 +25,8 @@ from tests.work import work_until_over
 from tools.factories import (
     OPTIONS,
     AgentVersionFactory,
+    AliasFactory,
+    ArtifactFactory,
     DatasetSnapshotFactory,
     DecisionFactory,
     FeedbackFactory,
@@ -34,6 +36,7 @@ from tools.factories import (
 from tools.model_server import running_model_server
 from training.engine.machine.facts import GB, Machine
 from training.models import TrainingRun
+from training.runs.defaults.values import find_defaults
 from training.runs.estimates import capacity
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -160,6 +163,18 @@ class TestChoices:
         ModelVersionFactory(registered_model=agent.registered_model, method=BASE_METHOD)
         answer = api().post("runs/train", {"agent": agent.slug, "base_model": str(base)})
         assert answer.status_code == 202 and Job.objects.get().kind == "training.first_model"
+
+    def test_the_newest_adapter_is_trained_further_where_another_server_holds_the_champion(
+        self, agent: Any, judged: None
+    ) -> None:
+        """Such as the adapter's own GGUF at llama.cpp's: neither its base as it came, nor a first model again."""
+        model = agent.registered_model
+        named = ModelVersionFactory(registered_model=model, method=BASE_METHOD)
+        kept = ArtifactFactory(workspace=model.workspace, kind="adapter")
+        adapter = ModelVersionFactory(registered_model=model, artifact=kept, base=named)
+        remote = ModelVersionFactory(registered_model=model, artifact=None, remote_name="filer-gguf", method="remote")
+        AliasFactory(registered_model=model, version=remote)
+        assert find_defaults(agent.workspace, [agent])[agent.id].base == adapter
 
     def test_matrices_that_the_architecture_has_are_adapted(
         self, agent: Any, judged: None, base: Path, api: Any, store: Path

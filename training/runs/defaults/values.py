@@ -52,8 +52,8 @@ FOR_MEASURING = re.compile(r"(?<![a-z])(held.?out|test|eval|evaluation|validatio
 class Defaults:
     """Of one agent.
 
-    `base`: the champion, which may be an adapter over another version, or else the newest version with full weights;
-    None before the first. `root`: the model that
+    `base`: the champion, which may be an adapter over another version, or else the newest version with full weights, or
+    the newest adapter; None before the first. `root`: the model that
     `base`, or the first version, comes from (`tiny`, a hub id or a folder); "" where nobody knows. `logged`: the newest
     dataset of decisions, one that no run has learnt from before the others. `labelled`: labelled rows to teach a first
     model. `heldout`: imported labelled rows that no run has learnt from (rows of the ledger may be of decisions that
@@ -215,13 +215,14 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
 
 
 def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> ModelVersion | None:
-    """The champion, with full weights or as an adapter over a version's, which a run trains further or merges; else the
-    newest full weights that a run has made, not a named base as it came. `own`: newest first, none of them marked."""
+    """The champion, with full weights or as an adapter over a version's, which a run trains further or merges; else, as
+    where another server holds the champion, the newest full weights that a run has made, or the newest adapter. A named
+    base as it came is none of these. `own`: newest first, none of them marked."""
     first = [version for version in own if version.id == champion]
-    if first and first[0].is_adapter and first[0].base is not None and first[0].base.marked_at is None:
-        return first[0]
-    trained = [one for one in own if one.method != BASE_METHOD]
-    return next((one for one in [*first, *trained] if one.kind == ArtifactKind.MODEL), None)
+    full = [one for one in own if one.kind == ArtifactKind.MODEL and one.method != BASE_METHOD]
+    adapters = [one for one in own if one.is_adapter and one.base is not None and one.base.marked_at is None]
+    usable = [one for one in first if one.kind == ArtifactKind.MODEL or one in adapters]
+    return next(iter([*usable, *full, *adapters]), None)
 
 
 def _find_root(version: ModelVersion, made_by: Mapping[uuid.UUID, TrainingRun]) -> str:
