@@ -100,9 +100,9 @@ def decided(by: Any, filer: Agent) -> Callable[..., None]:
 
 def test_ppo_is_the_default_and_says_who_pays(decided: Any, base: Path, tmp_path: Path) -> None:
     decided(120)
-    code, out, said = run(
-        "--agent-type", "FILER", "--output", tmp_path / "out", "--model", base, *QUICK, '{"lora": null}'
-    )
+    file = tmp_path / "filer.jsonl"
+    call_command("export_training_data", "--agent-type", "FILER", "--output", str(file), stdout=io.StringIO())
+    code, out, said = run("--data", file, "--output", tmp_path / "out", "--model", base, *QUICK, '{"lora": null}')
     assert code == 0, said
     told = json.loads(out)
     assert (told["method"], told["rows"]) == ("ppo", 120)
