@@ -31,17 +31,17 @@ from training.engine.serving.tools import read_calls, written_out
 from training.engine.spec.run_spec import TinyShape
 
 WORDS = {
-    "bank": ("loan", "salary", "invoice", "deposit", "mortgage", "cheque"),
-    "travel": ("flight", "hotel", "passport", "luggage", "visa", "island"),
-    "kitchen": ("recipe", "oven", "soup", "flour", "dinner", "sauce"),
-    "car": ("engine", "tyre", "petrol", "garage", "brake", "gearbox"),
+    "bank": ("loan", "salary", "invoice"),
+    "travel": ("flight", "hotel", "passport"),
+    "kitchen": ("recipe", "oven", "soup"),
+    "car": ("engine", "tyre", "petrol"),
 }
 """Folder → the words that give it away."""
 FILLERS = (
     *("please", "remember", "check", "about", "my", "new", "and", "with", "for", "next"),
     *("week", "before", "friday", "then", "ask", "sam", "if", "this", "is", "ready"),
 )
-HABITS, WRONG = 16, 0.6
+HABITS, WRONG = 8, 0.6
 TOLD = "Write the folder of this note into folder.txt: {}"
 GRADER_TEXT = """
 import json, pathlib, sys

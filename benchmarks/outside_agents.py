@@ -44,7 +44,7 @@ from training.engine.spec.run_spec import RunSpec, TinyShape
 VARIABLE = "RECKONER_OPENHANDS_PYTHON"
 GREEDY = 5e-4
 """A temperature so low that the likeliest token is drawn."""
-GAIN = 0.1
+TEMPERATURE, GAIN = 0.7, 0.1
 
 
 class Sizes(NamedTuple):
@@ -57,11 +57,11 @@ class Sizes(NamedTuple):
     held_out: int
     prompts_per_step: int = 8
     group: int = 4
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
 
 
-WHOLE = Sizes(demonstrations=600, recorded=16, epochs=10, steps=10, held_out=32)
-QUICK = Sizes(demonstrations=200, recorded=4, epochs=5, steps=2, held_out=8)
+WHOLE = Sizes(demonstrations=600, recorded=16, epochs=10, steps=16, held_out=48)
+QUICK = Sizes(demonstrations=600, recorded=8, epochs=10, steps=9, held_out=24)
 
 
 class Measured(NamedTuple):
@@ -90,6 +90,7 @@ def spec_of(sizes: Sizes, base: Path) -> dict[str, Any]:
             "kl": 0.0,
             "alarms": None,
         },
+        "sampling": {"temperature": TEMPERATURE},
         "evaluate": {},
         "data": {"rows": "tasks"},
     }
