@@ -49,8 +49,11 @@ class Runs:
         self.folder = folder
         self.settings = {"seed": seed, "threads": 1, **settings}
 
-    def run(self, name: str, method: str, spec: Mapping[str, Any], **files: Rows) -> Done:
-        """`files`: the rows by the spec's data fields. Raises RuntimeError where it failed."""
+    def run(
+        self, name: str, method: str, spec: Mapping[str, Any], *, arguments: Sequence[str] = (), **files: Rows
+    ) -> Done:
+        """`files`: the rows by the spec's data fields; `arguments`: of the engine. Raises RuntimeError where it
+        failed."""
         run = self.folder / name.replace(" ", "-").replace(",", "")
         run.mkdir()
         for file, rows in files.items():
@@ -59,7 +62,7 @@ class Runs:
         full["data"] = {**{file: f"{file}.jsonl" for file in files}, **spec.get("data", {})}
         (run / "spec.json").write_text(json.dumps(full), encoding="utf-8")
         began = time.process_time()
-        if code := engine([str(run), "--attempt", "1"]):
+        if code := engine([str(run), "--attempt", "1", *arguments]):
             raise RuntimeError(f"{name} ended with {code}: {(run / 'attempts/1/events.jsonl').read_text()[-500:]}")
         seconds = time.process_time() - began
         attempt = run / "attempts" / "1"

@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any, get_args
 
 import msgspec
@@ -42,8 +41,6 @@ from training.evaluation.paired_tasks import PairedTasks, read_paired_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 RETURN_TO_GO, REWARD_WEIGHTED = "return_to_go", "reward_weighted"
-LOADING = Lock()
-"""transformers loads one model at a time in a process."""
 WAYS = (*get_args(Credit), *get_args(CurriculumOrder), REWARD_WEIGHTED)
 APART = 1_000_000
 """Between the numbers of one seed's tasks and another's."""
@@ -224,13 +221,7 @@ def measure(run: Run, paired: PairedTasks) -> dict[str, Any]:
 def check_hashes(base: Run, run: Run, updates: int) -> list[str]:
     """What is wrong with the hashes of the trajectories: each update acts with weights of its own, the first with the
     base's, and what is measured acts with those of the base and of the saved model."""
-    import torch
-
-    from training.engine.models.loading import fingerprint, load_model
-
-    def hash_of(folder: Path) -> str:
-        with LOADING:
-            return fingerprint(dict(load_model(folder, torch.device("cpu")).named_parameters()))
+    from training.engine.models.loading import weights_sha256 as hash_of
 
     by_step: defaultdict[int, set[str]] = defaultdict(set)
     for line in read_lines(run.attempt / "training_episodes.jsonl"):

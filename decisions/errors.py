@@ -16,10 +16,10 @@ class OutdatedVersion(Conflict):
     code = "outdated_version"
 
 
-class NotLabelledByChoice(Conflict):
-    """Suggestions are of options, and the agent's actions are of another kind."""
+class NothingToSuggest(Conflict):
+    """The agent's actions leave nothing that the auto-labeler could suggest."""
 
-    code = "not_labelled_by_choice"
+    code = "nothing_to_suggest"
 
 
 class JudgeNotCalibrated(Conflict):

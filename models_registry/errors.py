@@ -81,6 +81,14 @@ class BackendTooSlow(BackendUnavailable):
     """It did not answer in time."""
 
 
+class BackendBusy(BackendUnavailable):
+    """It has too much to do, or the account's limit is reached: 429. `wait`: seconds, as the server says."""
+
+    status = 429
+    code = "backend_busy"
+    wait: int = 1
+
+
 class BackendRefused(ReckonerError):
     """The model server said that what was asked of it is wrong. `backend` as of BackendUnavailable; `backends`: of
     several questions, by their ids."""

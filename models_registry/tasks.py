@@ -14,5 +14,7 @@ from models_registry.calls.records import close_abandoned
 # No job: what it notes is worth nothing a minute later, and the next look is due then anyway.
 @shared_task(name="registry.watch")
 def watch() -> None:
-    check_backends()
-    close_abandoned(older_than=dt.timedelta(seconds=settings.CALL_SECONDS))
+    try:
+        check_backends()
+    finally:  # calls that nobody closed are swept whatever became of the backends
+        close_abandoned(older_than=dt.timedelta(seconds=settings.CALL_SECONDS))

@@ -82,16 +82,19 @@ class BrowserRulesMiddleware:
 
 
 class ContentLengthMiddleware:
-    """Refuses what the web process has not read: chunked bodies by 411, since without a length WSGI reads them as
-    empty, and an empty body loses data; and by 413 what is longer than anything of its kind that is taken."""
+    """Refuses what the web process has not read: by 413 what is longer than anything of its kind that is taken, and by
+    411 a chunked body that no server has decoded (HTTP/1.0, or another WSGI server), since without a length WSGI reads
+    it as empty, and an empty body loses data."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         length = request.META.get("CONTENT_LENGTH") or ""
+        if refusal := request.META.get("HTTP_BODY_REFUSED"):  # project.web.connections.REFUSED
+            return json_error(request, TooLarge(refusal))
         if request.META.get("HTTP_TRANSFER_ENCODING") and not length:
-            return json_error(request, LengthRequired("Send a Content-Length; chunked bodies are not accepted."))
+            return json_error(request, LengthRequired("Send a Content-Length, or a chunked body by HTTP/1.1."))
         # A form's escapes are taken apart piece by piece: ten megabytes of them take seconds and hundreds of megabytes.
         form = request.content_type == "application/x-www-form-urlencoded"
         most = MAX_BODY if form else settings.LARGEST_BODY

@@ -14,27 +14,8 @@ from csp.constants import NONCE, NONE, SELF
 from project import logging as project_logging
 from project.embedded.layout import find_assets, locate_var
 from project.embedded.secrets import load_secret
+from project.environment import InvalidSetting, env, env_flag, env_float, env_int, env_list
 from project.placeholders import refuse_placeholders
-
-
-def env(name: str, default: str) -> str:
-    return os.environ.get(name) or default
-
-
-def env_flag(name: str, default: bool = False) -> bool:
-    value = os.environ.get(name)
-    if value is None or value == "":
-        return default
-    if value.lower() in {"1", "true", "yes", "on"}:
-        return True
-    if value.lower() in {"0", "false", "no", "off"}:
-        return False
-    raise ValueError(f"{name}={value!r}: give 1 or 0")
-
-
-def env_list(name: str, default: str) -> list[str]:
-    return [item.strip() for item in env(name, default).split(",") if item.strip()]
-
 
 refuse_placeholders(os.environ)
 # Logs, runs, artifacts and exports hold what people wrote: whatever Reckoner writes is its owner's alone. The programs
@@ -133,9 +114,12 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=600, conn_health_checks=True)}
+try:
+    DATABASES = {"default": dj_database_url.parse(DATABASE_URL, conn_max_age=600, conn_health_checks=True)}
+except ValueError as error:
+    raise InvalidSetting("DATABASE_URL: is not an address; give postgresql://…") from error
 if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
-    raise ValueError("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
+    raise InvalidSetting("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
 # Statements of workspaces/storage/prepared.py are prepared at their fifth execution in a session.
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("prepare_threshold", 5)
 # For counts that all web processes share and that may be lost, such as wrong passwords; `process` while it is away.
@@ -196,9 +180,9 @@ OIDC_TRUST_EMAIL = env_flag("RECKONER_OIDC_TRUST_EMAIL")
 if OIDC_SERVER:  # it loads an HTTP client of 8 MB into every process
     INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
 if OIDC_SERVER and not OIDC_CLIENT_ID:
-    raise ValueError("RECKONER_OIDC_CLIENT_ID: give the client ID that the provider at RECKONER_OIDC_SERVER knows")
+    raise InvalidSetting("RECKONER_OIDC_CLIENT_ID: give the client ID that the provider at RECKONER_OIDC_SERVER knows")
 if HTTPS and OIDC_SERVER and not OIDC_SERVER.startswith("https://"):
-    raise ValueError("RECKONER_OIDC_SERVER: with RECKONER_HTTPS=1 the provider's address begins with https://")
+    raise InvalidSetting("RECKONER_OIDC_SERVER: with RECKONER_HTTPS=1 the provider's address begins with https://")
 SOCIALACCOUNT_PROVIDERS = {
     "openid_connect": {
         "OAUTH_PKCE_ENABLED": True,
@@ -240,8 +224,8 @@ WHITENOISE_AUTOREFRESH = DEBUG
 # Security. RECKONER_HTTPS=1 where TLS ends in front of the web process.
 SESSION_ENGINE = "workspaces.accounts.sessions"
 # A session that is not used for the hours ends, and every session at the age of the days.
-SESSION_IDLE_HOURS = float(env("RECKONER_SESSION_IDLE_HOURS", "12"))
-SESSION_DAYS = float(env("RECKONER_SESSION_DAYS", "7"))
+SESSION_IDLE_HOURS = env_float("RECKONER_SESSION_IDLE_HOURS", "12")
+SESSION_DAYS = env_float("RECKONER_SESSION_DAYS", "7")
 # Whoever logs in with a password sets up an authenticator app before any workspace opens.
 TWO_FACTOR_REQUIRED = env_flag("RECKONER_TWO_FACTOR_REQUIRED")
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
@@ -276,27 +260,27 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 # Nor does the web process read more than this: a file sent by a form, and the form around it.
 LARGEST_BODY = 33 * 1024 * 1024
 # A client that moves less than 1 KB/s for so long, while it owes a request or an answer waits for it, is cut off.
-SLOW_CLIENT_SECONDS = float(env("RECKONER_SLOW_CLIENT_SECONDS", "30"))
+SLOW_CLIENT_SECONDS = env_float("RECKONER_SLOW_CLIENT_SECONDS", "30")
 
 # How long the answer to an Idempotency-Key is kept.
 # A claim that was not answered for so long was a killed process's: longer than two looks at the model server.
-IDEMPOTENCY_CLAIM_SECONDS = 20.0 + 2 * float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20"))
-IDEMPOTENCY_HOURS = float(env("RECKONER_IDEMPOTENCY_HOURS", "24"))
+IDEMPOTENCY_CLAIM_SECONDS = 20.0 + 2 * env_float("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20")
+IDEMPOTENCY_HOURS = env_float("RECKONER_IDEMPOTENCY_HOURS", "24")
 # 0: no limit. Counted for all web processes together (workspaces.http.throttling).
-KEY_REQUESTS_A_MINUTE = int(env("RECKONER_KEY_REQUESTS_A_MINUTE", "30000"))
+KEY_REQUESTS_A_MINUTE = env_int("RECKONER_KEY_REQUESTS_A_MINUTE", "30000")
 # Wrong passwords for an account from one address within the window; the address has five times as many. 0: no limit.
-LOG_IN_FAILURES = int(env("RECKONER_LOG_IN_FAILURES", "10"))
-LOG_IN_WINDOW_SECONDS = float(env("RECKONER_LOG_IN_WINDOW_SECONDS", "900"))
+LOG_IN_FAILURES = env_int("RECKONER_LOG_IN_FAILURES", "10")
+LOG_IN_WINDOW_SECONDS = env_float("RECKONER_LOG_IN_WINDOW_SECONDS", "900")
 # Proxies in front, whose X-Forwarded-For is believed; 0: the connection's own address counts.
-TRUSTED_PROXIES = int(env("RECKONER_TRUSTED_PROXIES", "0"))
+TRUSTED_PROXIES = env_int("RECKONER_TRUSTED_PROXIES", "0")
 
 # The notes app's cron key (docs/notes-app.md). Empty: the header opens nothing.
 INTERNAL_API_KEY = env("RECKONER_INTERNAL_API_KEY", "")
 INTERNAL_WORKSPACE = env("RECKONER_INTERNAL_WORKSPACE", "")
 if 0 < len(INTERNAL_API_KEY) < 32:
-    raise ValueError("RECKONER_INTERNAL_API_KEY: 32 characters or more, from a random source")
+    raise InvalidSetting("RECKONER_INTERNAL_API_KEY: 32 characters or more, from a random source")
 if INTERNAL_API_KEY and not INTERNAL_WORKSPACE:
-    raise ValueError("RECKONER_INTERNAL_WORKSPACE: name the workspace (its slug) that the internal key acts in")
+    raise InvalidSetting("RECKONER_INTERNAL_WORKSPACE: name the workspace (its slug) that the internal key acts in")
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -369,57 +353,58 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout"
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = TIME_ZONE
 
-JOB_LEASE_SECONDS = float(env("RECKONER_JOB_LEASE_SECONDS", "60"))
-JOB_SWEEP_SECONDS = float(env("RECKONER_JOB_SWEEP_SECONDS", "30"))
+JOB_LEASE_SECONDS = env_float("RECKONER_JOB_LEASE_SECONDS", "60")
+JOB_SWEEP_SECONDS = env_float("RECKONER_JOB_SWEEP_SECONDS", "30")
 # The second attempt comes after this, the third after the factor times this: 1 and 10 minutes.
-JOB_RETRY_SECONDS = float(env("RECKONER_JOB_RETRY_SECONDS", "60"))
-JOB_RETRY_FACTOR = float(env("RECKONER_JOB_RETRY_FACTOR", "10"))
-OUTCOME_SECONDS = float(env("RECKONER_OUTCOME_SECONDS", "60"))
+JOB_RETRY_SECONDS = env_float("RECKONER_JOB_RETRY_SECONDS", "60")
+JOB_RETRY_FACTOR = env_float("RECKONER_JOB_RETRY_FACTOR", "10")
+OUTCOME_SECONDS = env_float("RECKONER_OUTCOME_SECONDS", "60")
 # How often shadows look for new decisions, and how many a minute each of them may ask about.
-SHADOW_SECONDS = float(env("RECKONER_SHADOW_SECONDS", "60"))
-SHADOW_PER_MINUTE = float(env("RECKONER_SHADOW_PER_MINUTE", "600"))
-REWARDS_HOUR_UTC = int(env("RECKONER_REWARDS_HOUR_UTC", "2"))
+SHADOW_SECONDS = env_float("RECKONER_SHADOW_SECONDS", "60")
+SHADOW_PER_MINUTE = env_float("RECKONER_SHADOW_PER_MINUTE", "600")
+REWARDS_HOUR_UTC = env_int("RECKONER_REWARDS_HOUR_UTC", "2")
 # Whole months that the ledger keeps besides the running one; 0: everything stays.
-KEEP_MONTHS = int(env("RECKONER_KEEP_MONTHS", "0"))
+KEEP_MONTHS = env_int("RECKONER_KEEP_MONTHS", "0")
 # How many days things stay that nobody needs for ever (project/upkeep/lifetimes.py); 0: for ever all the same.
-KEEP_JOB_DAYS = float(env("RECKONER_KEEP_JOB_DAYS", "14"))
-KEEP_DEAD_JOB_DAYS = float(env("RECKONER_KEEP_DEAD_JOB_DAYS", "90"))
-KEEP_HINT_DAYS = float(env("RECKONER_KEEP_HINT_DAYS", "1"))
-KEEP_RUN_EVENT_DAYS = float(env("RECKONER_KEEP_RUN_EVENT_DAYS", "90"))
-KEEP_RUN_FILE_DAYS = float(env("RECKONER_KEEP_RUN_FILE_DAYS", "7"))
-KEEP_DRAFT_DAYS = float(env("RECKONER_KEEP_DRAFT_DAYS", "90"))
-KEEP_CALL_DAYS = float(env("RECKONER_KEEP_CALL_DAYS", "90"))
-KEEP_ARTIFACT_DAYS = float(env("RECKONER_KEEP_ARTIFACT_DAYS", "30"))
-KEEP_INCOMING_DAYS = float(env("RECKONER_KEEP_INCOMING_DAYS", "1"))
+KEEP_JOB_DAYS = env_float("RECKONER_KEEP_JOB_DAYS", "14")
+KEEP_DEAD_JOB_DAYS = env_float("RECKONER_KEEP_DEAD_JOB_DAYS", "90")
+KEEP_HINT_DAYS = env_float("RECKONER_KEEP_HINT_DAYS", "1")
+KEEP_RUN_EVENT_DAYS = env_float("RECKONER_KEEP_RUN_EVENT_DAYS", "90")
+KEEP_RUN_FILE_DAYS = env_float("RECKONER_KEEP_RUN_FILE_DAYS", "7")
+KEEP_DRAFT_DAYS = env_float("RECKONER_KEEP_DRAFT_DAYS", "90")
+KEEP_CALL_DAYS = env_float("RECKONER_KEEP_CALL_DAYS", "90")
+KEEP_ARTIFACT_DAYS = env_float("RECKONER_KEEP_ARTIFACT_DAYS", "30")
+KEEP_INCOMING_DAYS = env_float("RECKONER_KEEP_INCOMING_DAYS", "1")
 
 # A folder, or an fsspec URL such as s3://bucket/prefix, whose files are then fetched into the cache.
 ARTIFACTS = env("RECKONER_ARTIFACTS", str(VAR / "artifacts"))
 # Of one workspace; 0: no limit.
-ARTIFACT_QUOTA_BYTES = int(env("RECKONER_ARTIFACT_QUOTA_BYTES", "0"))
-MACHINE_HOUR_PRICE = float(env("RECKONER_MACHINE_HOUR_PRICE", "0"))
+ARTIFACT_QUOTA_BYTES = env_int("RECKONER_ARTIFACT_QUOTA_BYTES", "0")
+MACHINE_HOUR_PRICE = env_float("RECKONER_MACHINE_HOUR_PRICE", "0")
 ARTIFACT_CACHE = Path(env("RECKONER_ARTIFACT_CACHE", str(VAR / "artifact-cache")))
-ARTIFACT_CACHE_BYTES = int(env("RECKONER_ARTIFACT_CACHE_BYTES", "21474836480"))
+ARTIFACT_CACHE_BYTES = env_int("RECKONER_ARTIFACT_CACHE_BYTES", "21474836480")
 RUNS = Path(env("RECKONER_RUNS", str(VAR / "runs")))
-TRAINING_STOP_GRACE_SECONDS = float(env("RECKONER_TRAINING_STOP_GRACE_SECONDS", "30"))
+TRAINING_STOP_GRACE_SECONDS = env_float("RECKONER_TRAINING_STOP_GRACE_SECONDS", "30")
 # How often a run leaves a checkpoint; at most 300 s.
-CHECKPOINT_SECONDS = float(env("RECKONER_CHECKPOINT_SECONDS", "30"))
+CHECKPOINT_SECONDS = env_float("RECKONER_CHECKPOINT_SECONDS", "30")
 # Options of `accelerate launch`, by which several processes train a run; "": one process, started by itself.
 ACCELERATE = env("RECKONER_ACCELERATE", "")
 # Which default settings runs on real bases get: AUTO_DETECT, GPU_ENABLED, RYZEN_OPTIMIZED or CPU_ONLY.
 HARDWARE_PROFILE = env("RECKONER_HARDWARE_PROFILE", "AUTO_DETECT")
 MODEL_SERVER_URL = env("RECKONER_MODEL_SERVER_URL", embedded_url("MODEL_SERVER_URL") or "http://127.0.0.1:8100")
 MODEL_SERVER_TOKEN = load_secret("model_server_token", "RECKONER_MODEL_SERVER_TOKEN")
-MODEL_SERVER_TIMEOUT_SECONDS = float(env("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20"))
+MODEL_SERVER_TIMEOUT_SECONDS = env_float("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20")
 # Where admins may point backends: origins, such as https://api.openai.com or http://vllm:8000.
 BACKEND_URLS = env_list("RECKONER_BACKEND_URLS", "https://api.openai.com")
 # A server that has another one to stand in for it is waited for no longer than this.
-FALLBACK_SECONDS = float(env("RECKONER_FALLBACK_SECONDS", "1.2"))
+FALLBACK_SECONDS = env_float("RECKONER_FALLBACK_SECONDS", "1.2")
+LONGEST_ANSWER_SECONDS = env_float("RECKONER_LONGEST_ANSWER_SECONDS", "840")
 # How many chats the gateway answers at the same time. It refuses further ones.
-GATEWAY_CHATS = int(env("RECKONER_GATEWAY_CHATS", "512"))
+GATEWAY_CHATS = env_int("RECKONER_GATEWAY_CHATS", "512")
 # How often backends are asked whether they answer.
-BACKEND_CHECK_SECONDS = float(env("RECKONER_BACKEND_CHECK_SECONDS", "15"))
+BACKEND_CHECK_SECONDS = env_float("RECKONER_BACKEND_CHECK_SECONDS", "15")
 # A call of the gateway that is open for longer belonged to a process that was killed.
-CALL_SECONDS = float(env("RECKONER_CALL_SECONDS", "900"))
+CALL_SECONDS = env_float("RECKONER_CALL_SECONDS", "900")
 BASE_MODEL = env("RECKONER_BASE_MODEL", "tiny")
 # What else a run may begin with: hub ids, and folders (absolute) whose subfolders are models.
 BASE_MODELS = env_list("RECKONER_BASE_MODELS", "Qwen/Qwen2.5-0.5B-Instruct,HuggingFaceTB/SmolLM2-135M-Instruct")
@@ -427,7 +412,7 @@ BASE_MODELS = env_list("RECKONER_BASE_MODELS", "Qwen/Qwen2.5-0.5B-Instruct,Huggi
 LOGGING = project_logging.LOGGING
 
 # The demo world: how many passages teach the base, are decided on, and meet the experiment.
-DEMO_SEED = int(env("RECKONER_DEMO_SEED", "0"))
-DEMO_SEED_LABELS = int(env("RECKONER_DEMO_SEED_LABELS", "1000"))
-DEMO_DECISIONS = int(env("RECKONER_DEMO_DECISIONS", "4800"))
-DEMO_EXPERIMENT_UNITS = int(env("RECKONER_DEMO_EXPERIMENT_UNITS", "1900"))
+DEMO_SEED = env_int("RECKONER_DEMO_SEED", "0")
+DEMO_SEED_LABELS = env_int("RECKONER_DEMO_SEED_LABELS", "1000")
+DEMO_DECISIONS = env_int("RECKONER_DEMO_DECISIONS", "4800")
+DEMO_EXPERIMENT_UNITS = env_int("RECKONER_DEMO_EXPERIMENT_UNITS", "1900")

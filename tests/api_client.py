@@ -7,11 +7,14 @@ from typing import Any
 
 from django.test import Client
 
+from tests.documented_statuses import find_undocumented
+
 
 class ApiClient:
     """Calls /api/v1. Bodies are JSON (or raw bytes); answers are Django's, with `.json()`.
 
-    A fault of the server answers 500 as it would in production, so that a test on status codes sees it.
+    A fault of the server answers 500 as it would in production, so that a test on status codes sees it. Any other
+    status is one that OpenAPI states for the operation.
     """
 
     def __init__(self, token: str | None, key: Any = None, user: Any = None) -> None:
@@ -28,9 +31,12 @@ class ApiClient:
         if self.token is not None:
             headers.setdefault("Authorization", f"Bearer {self.token}")
         if body is None:
-            return self._client.generic(method, url, headers=headers)
-        data = body if isinstance(body, bytes) else json.dumps(body, default=str).encode()
-        return self._client.generic(method, url, data, content_type=media, headers=headers)
+            answer = self._client.generic(method, url, headers=headers)
+        else:
+            data = body if isinstance(body, bytes) else json.dumps(body, default=str).encode()
+            answer = self._client.generic(method, url, data, content_type=media, headers=headers)
+        assert (fault := find_undocumented(method, url, answer.status_code)) is None, fault
+        return answer
 
     def get(self, path: str, **headers: str) -> Any:
         return self.request("GET", path, **headers)

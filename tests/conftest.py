@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A shell ignores Ctrl-C for what it starts in the background, CI's too, and so would every test of an interrupt,
     for ever."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks a hub
     # pytest 9.1 forgets a folder's fixtures where files of other folders are named between its own (its issue 14971).
     config.args.sort()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -340,6 +341,7 @@ def serve(settings: Any) -> Iterator[Callable[[], OpenAIServer]]:
     """Starts OpenAI-compatible servers; backends may point at them."""
     from models_registry.backends.asking import forget_breakers
     from models_registry.backends.outbound import close_clients
+    from models_registry.backends.parameters import forget_refusals
 
     made: list[OpenAIServer] = []
 
@@ -351,5 +353,6 @@ def serve(settings: Any) -> Iterator[Callable[[], OpenAIServer]]:
     yield start
     close_clients()
     forget_breakers()
+    forget_refusals()
     for one in made:
         one.stop()

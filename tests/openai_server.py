@@ -11,7 +11,8 @@ USAGE = {"prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23}
 
 class OpenAIServer:
     """`answers`: what the next requests get, (status, body) or (status, body, headers); afterwards `message` is said,
-    by default with `pick` as its content. `asked` holds the bodies. `held`: requests wait while it is not set.
+    by default with `pick` as its content, or as long as there are `messages`, the next one of those. `asked` holds the
+    bodies. `held`: requests wait while it is not set.
 
     A stream says the words of the content one by one, and then the calls; `after`, where it is set, is called with the
     number of the word that comes next. `left` is set when somebody went away before the end.
@@ -21,7 +22,7 @@ class OpenAIServer:
     def __init__(self):
         self.answers, self.asked, self.headers = deque(), [], []
         self.pick, self.models = "travel", ["gpt-4o-mini"]
-        self.message, self.after, self.adapters = {}, None, None
+        self.message, self.messages, self.after, self.adapters = {}, deque(), None, None
         self.held, self.left = threading.Event(), threading.Event()
         self.held.set()
         server = self
@@ -47,7 +48,7 @@ class OpenAIServer:
                     except OSError:
                         server.left.set()
                 else:
-                    message = {"role": "assistant", "content": server.pick} | server.message
+                    message = {"role": "assistant"} | server.next_message()
                     reason = "tool_calls" if message.get("tool_calls") else "stop"
                     choices = [{"index": 0, "message": message, "finish_reason": reason}]
                     self.reply(200, {"choices": choices, "usage": USAGE})
@@ -56,7 +57,7 @@ class OpenAIServer:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/event-stream")
                 self.end_headers()
-                message = {"content": server.pick} | server.message
+                message = server.next_message()
                 calls = message.get("tool_calls") or []
                 for number, word in enumerate((message["content"] or "").split(" ") if message["content"] else ()):
                     if server.after is not None:
@@ -102,6 +103,9 @@ class OpenAIServer:
         self.held.set()
         self.http.shutdown()
         self.http.server_close()
+
+    def next_message(self):
+        return {"content": self.pick} | (self.messages.popleft() if self.messages else self.message)
 
     def keep_adapter(self, path, asked):
         """Status and body."""

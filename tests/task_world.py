@@ -17,6 +17,8 @@ from training.environments.drawing import count_tasks
 from training.evaluation.tasks import score_tasks
 
 LINES = "heldout_episodes.jsonl"
+ACTED = "ab" * 32
+"""The hash of the weights that acted greedily, base and trained."""
 
 
 def tasks_of(agent: Any, environment: str) -> Any:
@@ -52,20 +54,31 @@ def make_acted_run(agent: Any, runs: Path, count: int = 4, **fields: Any) -> Any
     for worker, model in ((RandomAgent(1), "base"), (ExpertAgent(), "trained")):
         for task in tasks:
             episode = act_now(worker, equations(), task)
-            lines.append({"model": model, **msgspec.to_builtins(episode)})
+            lines.append({"model": model, "policy": "serving", **msgspec.to_builtins(episode)})
     lines[-1] |= {"fault": "the grader failed", "success": False}
     lines[count]["trajectory"][0]["log_p"] = -0.6931471805599453
+    for model in ("base", "trained"):  # greedily, both are experts on the first tasks alone
+        for task, worker in zip(tasks, (ExpertAgent(), ExpertAgent(), *(RandomAgent(1) for _ in tasks)), strict=False):
+            episode = act_now(worker, equations(), task)
+            lines.append({"model": model, "policy": "greedy", "weights_hash": ACTED, **_without_hash(episode)})
     attempt = runs / str(made.id) / "attempts" / "1"
     attempt.mkdir(parents=True)
     (attempt / LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
     (attempt / "result.json").write_text(json.dumps({"run_id": "r", "method": "grpo", "attempt": 1, "episodes": LINES}))
     predictions = attempt / "predictions.jsonl"
-    predictions.write_text("".join(json.dumps(_predict(line)) + "\n" for line in lines if line["fault"] is None))
+    greedy = {(one["model"], one["task"]): one["success"] for one in lines if one["policy"] == "greedy"}
+    serving = [one for one in lines if one["policy"] == "serving" and one["fault"] is None]
+    predictions.write_text("".join(json.dumps(_predict(line, greedy)) + "\n" for line in serving))
     scored = score_tasks(predictions)
     EvaluationFactory(run=made, dataset=dataset, rows=scored.rows, scores=scored.scores, differences=scored.differences)
     return made
 
 
-def _predict(line: dict[str, Any]) -> dict[str, Any]:
+def _without_hash(episode: Any) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.to_builtins(episode).items() if name != "weights_hash"}
+
+
+def _predict(line: dict[str, Any], greedy: dict[tuple[str, str], bool]) -> dict[str, Any]:
     told = {name: line[name] for name in ("model", "group", "domain", "score")}
+    told["greedy_correct"] = greedy[line["model"], line["task"]]
     return told | {"id": line["task"], "correct": line["success"]}

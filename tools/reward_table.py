@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decisions.rewards.components import COMPONENTS, Component
+from decisions.rewards.components.component import describe_range
 
 HEAD = (
     "| component | what it values | horizon | of | reads | range | weight | window | proxy |\n"
@@ -22,7 +23,9 @@ def write_row(component: Component) -> str:
         component.horizon,
         component.scope,
         ", ".join(reads) or "–",
-        f"{number(component.low)} {'or' if component.binary else 'to'} {number(component.high)}",
+        f"{number(component.low)} or {number(component.high)}"
+        if component.binary
+        else describe_range(component.low, component.high).replace("-", "−"),
         number(component.weight),
         "–" if component.window_days is None else f"{component.window_days:g} days",
         component.proxy or "–",

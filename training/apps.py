@@ -5,10 +5,10 @@ class TrainingConfig(AppConfig):
     name = "training"
 
     def ready(self) -> None:
-        # Importing them registers which runs used a decision, and which artifacts are held.
-        from training import holders  # noqa: F401
-        from training.lineage import decisions  # noqa: F401
+        # Importing them registers which runs used a decision, which artifacts are held, and what exports are to models.
+        from training.lineage import decisions, holders  # noqa: F401
         from training.models import DatasetSnapshot, Erasure, EvaluationSuite, ExportJob, Rehearsal, TrainingRun
+        from training.rows import exported  # noqa: F401
         from workspaces.audit.targets import name_targets
 
         name_targets("dataset", DatasetSnapshot, name=lambda dataset: str(dataset.name))

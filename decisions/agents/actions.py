@@ -1,7 +1,7 @@
 """Checks that an action is in its action space, and that a state fits the agent. Faults carry the path. No database.
 
-A `Space` is made once for an agent's version and checks every decision of a batch. A compiled validator takes
-microseconds; only what does not fit is checked again by `jsonschema`, whose faults name the place.
+A `Space` is made once for an agent's version and checks every decision of a batch: a compiled validator takes
+microseconds. Patterns are matched in linear time, so that no agent's schema can hold a process.
 
 In the schema of a structured action, the keyword `x-offered` beside a field's type names the place in the state that
 holds the allowed values: `{"type": "string", "x-offered": "todoItems[].id"}`. `decisions.agents.choices` reads it, and
@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema
 import jsonschema_rs
-import referencing
-from referencing.exceptions import Unresolvable
+from jsonschema_rs import Draft202012Validator, ValidationError
 
 from workspaces.errors import FieldFault
 
+LINEAR = jsonschema_rs.RegexOptions()
+"""Rust's regex: no lookaround, no backreferences, and no pattern that takes longer than its text is long."""
+BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
+"""For schemas that were stored before patterns had to be linear: a match that takes more steps counts as none."""
+LONGEST_REASON = 300
 MAX_SHOWN = 5
 OFFERED = "x-offered"
 _EACH = "[]"
@@ -77,31 +80,32 @@ class Schema:
         self.name = name
         self.plain = dict(schema)
         self.offers = tuple(Offer(place, _parts(source)) for place, source in _offers(schema))
-        self._fits: Callable[[Any], bool]
+        self._validator: Draft202012Validator | None = None
+        self._lack = ""
         try:
-            # Without a retriever and offline: a schema must not make the server fetch anything.
-            self._fits = jsonschema_rs.Draft202012Validator(self.plain, offline=True).is_valid
-        except ValueError:
-            self._fits = _never  # a schema from before `check_schema`: the slow way says what is wrong with it
+            self._validator = _compile(self.plain)
+        except ValueError as error:  # a schema from before `check_schema`
+            self._lack = getattr(error, "message", str(error))
 
     def fits(self, value: Any) -> bool:
-        return self._fits(value)
+        return self._validator is not None and self._validator.is_valid(value)
 
     def faults(self, value: Any) -> list[FieldFault]:
-        return [] if self._fits(value) else self._walk(value)
-
-    def _walk(self, value: Any) -> list[FieldFault]:
-        # A registry without a retriever, as above.
-        validator = jsonschema.Draft202012Validator(self.plain, registry=referencing.Registry())
-        try:
-            errors = sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
-        except Unresolvable as error:
-            return [FieldFault(self.name, f"the agent's schema has an unresolved reference: {error}")]
-        return [fault for error in errors for inner in _inside(error) for fault in _named(self.name, inner)]
+        if self._validator is None:
+            return [FieldFault(self.name, f"the agent's schema cannot be used: {self._lack}"[:LONGEST_REASON])]
+        if self._validator.is_valid(value):
+            return []
+        errors = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.instance_path)))
+        return [fault for error in errors for inner in _inside(error) for fault in _named(self.name, self.plain, inner)]
 
 
-def _never(value: Any) -> bool:
-    return False
+def _compile(schema: dict[str, Any]) -> Draft202012Validator:
+    """Raises ValueError."""
+    # Offline: a schema must not make the server fetch anything.
+    try:
+        return Draft202012Validator(schema, offline=True, pattern_options=LINEAR)
+    except ValueError:
+        return Draft202012Validator(schema, offline=True, pattern_options=BOUNDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,46 +271,50 @@ def _offers(schema: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield from _offers(inner, place)
 
 
-def _inside(error: jsonschema.ValidationError) -> Iterator[jsonschema.ValidationError]:
+def _inside(error: ValidationError) -> Iterator[ValidationError]:
     """Of alternatives such as "a list or null", the errors of the only one that is of the value's type."""
-    meant: dict[Any, list[jsonschema.ValidationError]] = {}
-    for inner in error.context or []:
-        meant.setdefault(inner.schema_path[0], []).append(inner)
-    kinds = [
+    details = error.kind.as_dict()
+    meant = [
         errors
-        for errors in meant.values()
-        if not any(inner.validator == "type" and not inner.relative_path for inner in errors)
+        for errors in details.get("context", ())
+        if not any(inner.kind.name == "type" and inner.instance_path == error.instance_path for inner in errors)
     ]
-    if error.validator in {"anyOf", "oneOf"} and len(kinds) == 1:
-        for inner in kinds[0]:
+    if error.kind.name in {"anyOf", "oneOf"} and len(meant) == 1:
+        for inner in meant[0]:
             yield from _inside(inner)
     else:
         yield error
 
 
-def _named(name: str, error: jsonschema.ValidationError) -> Iterator[FieldFault]:
+def _named(name: str, schema: Mapping[str, Any], error: ValidationError) -> Iterator[FieldFault]:
     """The faults of one error; of a field that is missing or unknown, the path is that field's own."""
-    path = name + _written(error.absolute_path)
-    if error.validator == "required":
-        field = next((field for field in error.validator_value if error.message.startswith(repr(field))), "")
-        yield FieldFault(f"{path}.{field}", "is missing", "a value")
-    elif error.validator == "additionalProperties" and error.validator_value is False:
-        known = error.schema.get("properties", {})
-        for field in sorted(set(error.instance) - set(known)):
-            yield FieldFault(f"{path}.{field}", "is not a known field", "one of " + ", ".join(known))
+    path, details = name + _written(error.instance_path), error.kind.as_dict()
+    if error.kind.name == "required":
+        yield FieldFault(f"{path}.{details['property']}", "is missing", "a value")
+    elif error.kind.name == "additionalProperties":
+        known = _known_fields(schema, error.schema_path)
+        for field in sorted(details["unexpected"]):
+            yield FieldFault(f"{path}.{field}", "is not a known field", "one of " + ", ".join(known) if known else "")
     else:
-        yield FieldFault(path, error.message, _wanted(error))
+        yield FieldFault(path, error.message[:LONGEST_REASON], _wanted(error.kind.name, details))
 
 
-def _wanted(error: jsonschema.ValidationError) -> str:
+def _known_fields(schema: Mapping[str, Any], path: Sequence[str | int]) -> list[str]:
+    """The properties beside the `additionalProperties` at this path in the schema."""
+    node: Any = schema
+    for part in path[:-1]:  # references are resolved in it
+        node = node[part]
+    return list(node.get("properties", ()))
+
+
+def _wanted(keyword: str, details: Mapping[str, Any]) -> str:
     """What would be right, where the keyword says it in a few words."""
-    value = error.validator_value
-    if error.validator == "type":
-        kinds = [value] if isinstance(value, str) else value
-        return " or ".join(TYPES.get(kind, str(kind)) for kind in kinds)
-    if error.validator == "enum":
-        return _shown([one if isinstance(one, str) else json.dumps(one) for one in value])
-    return WANTED[error.validator].format(value) if error.validator in WANTED else ""
+    if keyword == "type":
+        return " or ".join(TYPES.get(kind, str(kind)) for kind in details["types"])
+    if keyword == "enum":
+        return _shown([one if isinstance(one, str) else json.dumps(one) for one in details["options"]])
+    value = details.get("limit", details.get("pattern", ""))
+    return WANTED[keyword].format(value) if keyword in WANTED else ""
 
 
 def _written(path: Sequence[Any]) -> str:
@@ -330,9 +338,13 @@ def check_schema(schema: Mapping[str, Any]) -> str | None:
 @functools.lru_cache(maxsize=256)
 def _unlike_the_draft(schema: str) -> str | None:
     try:
-        jsonschema.Draft202012Validator.check_schema(json.loads(schema))
-    except jsonschema.SchemaError as error:
+        Draft202012Validator(json.loads(schema), offline=True, pattern_options=LINEAR)
+    except ValidationError as error:
+        if error.kind.name == "format" and error.schema_path[-1:] == ["pattern"]:
+            return f"{error.instance!r} is not a pattern without lookaround and backreferences"
         return str(error.message)
+    except ValueError as error:
+        return str(error)
     return None
 
 

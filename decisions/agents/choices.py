@@ -94,7 +94,7 @@ def action_of(version: Version, option: str) -> Any:
 def fields_beside(version: Version) -> list[str]:
     """The fields at the top of a structured action that are no part of the choice."""
     properties = (version.action_schema or {}).get("properties", {})
-    return [name for name, inner in properties.items() if _is_beside(name, inner)]
+    return [name for name, inner in properties.items() if is_beside(name, inner)]
 
 
 class _Compiled:
@@ -184,7 +184,7 @@ def _fields(
     """Each field of the choice with its values."""
     required = schema.get("required") or ()
     for name, inner in (schema.get("properties") or {}).items():
-        if _is_beside(name, inner):
+        if is_beside(name, inner):
             if name in required:
                 raise _no((*place, name), "is required, but is not part of the choice")
             continue
@@ -213,7 +213,7 @@ def _without_beside(schema: Mapping[str, Any], value: Mapping[str, Any]) -> dict
     kept = {}
     for name, inner in value.items():
         told = properties.get(name)
-        if _is_beside(name, told) or (inner is None and name not in required):
+        if is_beside(name, told) or (inner is None and name not in required):
             continue
         if isinstance(inner, Mapping) and isinstance(told, Mapping):
             inner = _without_beside(told, inner)
@@ -221,7 +221,7 @@ def _without_beside(schema: Mapping[str, Any], value: Mapping[str, Any]) -> dict
     return kept
 
 
-def _is_beside(name: str, schema: Any) -> bool:
+def is_beside(name: str, schema: Any) -> bool:
     return name in ALWAYS_BESIDE or (isinstance(schema, Mapping) and schema.get(BESIDE) is True)
 
 

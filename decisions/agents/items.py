@@ -40,6 +40,23 @@ def keep_item(state: Any, item: str, shown: Collection[str]) -> Any:
     return [keep_item(member, item, shown) for member in state]
 
 
+def find_members(state: Any, shown: Collection[str]) -> dict[str, Any]:
+    """The members of the state's lists that `keep_item` tells apart, by the items' names; the first of each."""
+    if isinstance(state, dict):
+        inner = list(state.values())
+    elif isinstance(state, list):
+        names = [_name(member) for member in state]
+        if names and all(name in shown for name in names):
+            return {name: member for name, member in reversed(list(zip(names, state, strict=True))) if name is not None}
+        inner = state
+    else:
+        return {}
+    found: dict[str, Any] = {}
+    for value in inner:
+        found = find_members(value, shown) | found
+    return found
+
+
 def _name(member: Any) -> str | None:
     found = member.get("id") if isinstance(member, dict) else member
     return found if isinstance(found, str) else None

@@ -21,7 +21,7 @@ from decisions.models import (
     AgentKind,
     AgentVersion,
 )
-from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY, Preset
+from decisions.rewards.components.defaults import CHOOSER, PRESETS, VERDICT_ONLY, Preset
 from decisions.rewards.spec_content import preset_content
 from decisions.rewards.specs import create_reward_spec
 from models_registry.versions.services import register_model
@@ -83,9 +83,10 @@ def create_agent(
     preset: Preset | None = None,
 ) -> Agent:
     """The agent, its first version, its registered model and its first reward spec, that of `preset`. Without `setup`,
-    the kind's, and the kind's components of the reward; an agent with a set-up of its own begins with the verdict
-    alone."""
-    preset = preset or (PRESETS[kind] if setup is None else VERDICT_ONLY)
+    the kind's, and the kind's components of the reward; an agent with a set-up of its own begins with the verdict, and
+    one that takes its options with each decision also with the score of its episodes, which `solve` reports."""
+    if preset is None:
+        preset = PRESETS[kind] if setup is None else _find_preset(setup)
     setup = setup or kind_setup(kind)
     check_setup(setup)
     # Agents of a workspace are made one after the other: the second of two with one name finds the first's.
@@ -102,6 +103,11 @@ def create_agent(
     create_reward_spec(by=by, agent=agent, content=preset_content(preset))
     record_audit(by=by, action="agent.created", target=f"agent:{agent.id}", details={"slug": slug})
     return agent
+
+
+def _find_preset(setup: AgentSetup) -> Preset:
+    takes_options = setup.action_space == ActionSpaceKind.CHOICE and setup.options is None
+    return CHOOSER if takes_options else VERDICT_ONLY
 
 
 @transaction.atomic

@@ -255,6 +255,7 @@ TOTALS = {
 _METADATA = {
     "decisionId": DECISION,
     "agentType": "FILER",
+    "agent": "filer",
     "itemId": "item-1",
     "opusId": "opus-1",
     "userFeedback": "CONFIRMED",
@@ -265,7 +266,13 @@ _METADATA = {
 }
 
 
-def chat_line(system: str, state: Any, answer: Any, metadata: Mapping[str, Any]) -> str:
+def choice_row(decision: str, prompt: str, options: Sequence[str]) -> dict[str, Any]:
+    """The row of an exported decision that chose the first of the options, rightly."""
+    row = {"id": decision, "prompt": prompt, "options": list(options), "action": options[0]}
+    return {**row, "propensity": 0.7, "reward": 1.0, "raw": 1.0, "right": 1.0, "answer": options[0]}
+
+
+def chat_line(system: str, state: Any, answer: Any, metadata: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """One line of the format `chat`."""
     messages = [
         {"role": "system", "content": system},
@@ -273,12 +280,16 @@ def chat_line(system: str, state: Any, answer: Any, metadata: Mapping[str, Any])
         {"role": "assistant", "content": json.dumps(answer)},
     ]
     metadata = {**metadata, "systemPrompt": False}
-    return json.dumps({"messages": messages, "reward": 1.0, "metadata": metadata}) + "\n"
+    return json.dumps({"messages": messages, "reward": 1.0, "metadata": metadata, "rows": [row]}) + "\n"
 
 
-def completion_line(prompt: str, completion: str, metadata: Mapping[str, Any]) -> str:
+def completion_line(prompt: str, completion: str, metadata: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """One line of the format `completion`."""
-    return json.dumps({"prompt": prompt, "completion": completion, "reward": 1.0, "metadata": metadata}) + "\n"
+    told = {"prompt": prompt, "completion": completion, "reward": 1.0, "metadata": metadata, "rows": [row]}
+    return json.dumps(told) + "\n"
+
+
+_CHOICE = choice_row(DECISION, "Flights to Oslo on 3 May", ["travel", "finance"])
 
 
 def kept(*ids: str, errors: Sequence[Any] = ()) -> dict[str, Any]:
@@ -471,13 +482,13 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     ],
     "export_decisions": [
         Example(
-            chat_line("", STATE, {"action": "travel"}, _METADATA),
+            chat_line("", STATE, {"action": "travel"}, _METADATA, _CHOICE),
             query={"agent": "filer", "require_feedback": "true", "since": "2026-01-01T00:00:00Z", "limit": "none"},
             media=NDJSON,
             name="a chat",
         ),
         Example(
-            completion_line("Flights to Oslo on 3 May", "travel", _METADATA),
+            completion_line("Flights to Oslo on 3 May", "travel", _METADATA, _CHOICE),
             query={"agent": "filer", "format": "completion", "min_reward": "0.5"},
             media=NDJSON,
             name="a prompt with its completion",
@@ -509,7 +520,10 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "calculate_rewards": [Example(A_CALCULATION, 202)],
     "agents_suggestions_list": [
         Example(
-            page({"decision": DECISION, "action": "travel", "confidence": 0.981, "made_at": "2026-11-20T08:00:00Z"}),
+            page(
+                {"decision": DECISION, "episode": None, "verdict": "corrected", "action": "travel", "fields": []}
+                | {"confidence": 0.981, "made_at": "2026-11-20T08:00:00Z"}
+            ),
             path={"slug": "filer"},
         )
     ],
@@ -521,14 +535,19 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "auto_labeler": [
         Example(
             {
+                "suggests": "option",
                 "labels": 640,
                 "actions": 5,
+                "accuracy": 0.894,
+                "baseline": 0.31,
                 "threshold": 0.93,
                 "precision": 0.971,
                 "coverage": 0.68,
+                "fields": [],
                 "suggested": 812,
                 "looked_at": 1204,
                 "reason": "",
+                "about": "",
                 "trained_at": "2026-11-20T08:00:00Z",
             },
             path={"slug": "filer"},

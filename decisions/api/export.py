@@ -15,11 +15,12 @@ from rest_framework.views import APIView
 
 from decisions.models import AgentKind
 from decisions.queries.export import FORMATS, ExportChoice, export_lines
+from decisions.queries.left_out import count_left_out
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
 from workspaces.http.rendering import OneFormat
-from workspaces.models import Scope
+from workspaces.models import Scope, Workspace
 
 T = TypeVar("T")
 NDJSON = "application/x-ndjson"
@@ -111,8 +112,30 @@ def read_choice(request: Request) -> ExportChoice:
     return choice
 
 
+LEFT_OUT = "Reckoner-Left-Out"
+LEFT_OUT_HEADER = OpenApiParameter(
+    LEFT_OUT,
+    str,
+    OpenApiParameter.HEADER,
+    response=[200],
+    description="Number of decisions that each limit given left out, such as `limit=120, min_reward=3`; `10000+` where "
+    "there may be more, and `none` without a limit",
+)
+MOST_COUNTED = 10_000
+"""So many decisions beyond an export's limit are looked at before its first line is sent."""
+
+
+def stream_export(*, workspace: Workspace, chosen: ExportChoice, format: str, name: str) -> StreamingHttpResponse:
+    """The lines as a file of this name; a header says what the limits left out."""
+    lines = export_lines(workspace=workspace, chosen=chosen, format=format)
+    left_out = count_left_out(workspace=workspace, chosen=chosen, most=MOST_COUNTED)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', LEFT_OUT: left_out.as_header(chosen)}
+    return StreamingHttpResponse(in_chunks(lines), content_type=NDJSON, headers=headers)
+
+
 class DecisionExport(APIView):
-    """Streams decisions as JSON lines for training, newest first: chats, or prompts with completions."""
+    """Streams decisions as JSON lines for training, newest first: chats, or prompts with completions. The header
+    Reckoner-Left-Out says how many decisions each limit left out."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     content_negotiation_class = OneFormat
@@ -132,13 +155,11 @@ class DecisionExport(APIView):
             OpenApiParameter("since", OpenApiTypes.DATETIME, description="Recorded at or after this time"),
             OpenApiParameter("until", OpenApiTypes.DATETIME, description="Recorded before this time"),
             OpenApiParameter("limit", str, default="1000", description="Maximum number of rows, or none for all"),
+            LEFT_OUT_HEADER,
         ],
         responses={(200, NDJSON): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         format = text_parameter(request, "format") or "chat"
-        lines = export_lines(workspace=acting(request).workspace, chosen=read_choice(request), format=format)
-        name = f"decisions-{format}.jsonl"
-        return StreamingHttpResponse(
-            in_chunks(lines), content_type=NDJSON, headers={"Content-Disposition": f'attachment; filename="{name}"'}
-        )
+        chosen, workspace = read_choice(request), acting(request).workspace
+        return stream_export(workspace=workspace, chosen=chosen, format=format, name=f"decisions-{format}.jsonl")

@@ -1,4 +1,4 @@
-"""/api/v1/agents/{slug}/suggestions: labels that the auto-labeler suggests."""
+"""/api/v1/agents/{slug}/suggestions: labels that the auto-labeler suggests, and what it learnt."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rest_framework.views import APIView
 
 from decisions.api.editing import get_agent
 from decisions.api.serializers.suggestions import AutoLabelerSerializer, SuggestionSerializer, TrainingSerializer
-from decisions.labelling.suggesting import request_suggestions
-from decisions.models import AutoLabeler, LabelSuggestion
+from decisions.labelling.suggesting import find_auto_labeler, request_suggestions
+from decisions.models import LabelSuggestion
 from workspaces.http.permissions import acting
 from workspaces.models import Scope
 
 
 class SuggestionList(generics.ListAPIView[LabelSuggestion]):
-    """Lists the suggested labels of an agent's decisions, the surest first."""
+    """Lists the suggested labels of an agent's decisions and episodes, the surest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = SuggestionSerializer
@@ -30,7 +30,8 @@ class SuggestionList(generics.ListAPIView[LabelSuggestion]):
     @extend_schema(operation_id="suggest_labels", request=None, responses={"202": TrainingSerializer})
     def post(self, request: Request, slug: str) -> Response:
         """Queues a job that trains the auto-labeler on the labels that are there and suggests labels anew. While one is
-        queued or running, it answers with that one."""
+        queued or running, it answers with that one. What it suggests depends on the agent's actions: the right option,
+        the item that belongs first, fields of a structured action, or the verdict."""
         job = request_suggestions(by=acting(request), agent=get_agent(request, slug))
         return Response(TrainingSerializer(job).data, status=202)
 
@@ -43,5 +44,5 @@ class AutoLabelerDetail(APIView):
     @extend_schema(operation_id="auto_labeler", responses={"200": AutoLabelerSerializer})
     def get(self, request: Request, slug: str) -> Response:
         agent = get_agent(request, slug)
-        found = AutoLabeler.objects.filter(agent=agent).first() or AutoLabeler(agent=agent)
+        found = find_auto_labeler(agent)
         return Response(AutoLabelerSerializer(found).data)

@@ -37,6 +37,7 @@ from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
 from models_registry.backends.chatting import Attempt
+from models_registry.backends.parameters import TEMPERATURE, refuses
 from models_registry.backends.places import Place, find_places
 from models_registry.backends.prompts import put_before
 from models_registry.calls.key_limits import may_ask, refuse_agent, refuse_over_limits
@@ -149,6 +150,7 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
             begun,
             request,
             written,
+            ended.attempt.place,
             complete=state == CallState.ANSWERED,
             exposure_id=exposures.get(request.unit),
             latency_ms=(time.perf_counter() - begun.started) * 1000,
@@ -346,7 +348,12 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     return {"temperature": _temperature(chat, current), **limit, **told}
 
 
-def _decision_row(begun: Begun, request: RoutedRequest, written: Written, *, complete: bool, **known: Any) -> Row:
+def _decision_row(
+    begun: Begun, request: RoutedRequest, written: Written, place: Place, *, complete: bool, **known: Any
+) -> Row:
+    # A model that takes no temperature has one of its own, which nobody knows.
+    fixed = refuses(place.endpoint, place.model, TEMPERATURE)
+    temperature = None if fixed else _temperature(begun.chat, request.current)
     calls = request.current.version.action_space == ActionSpaceKind.TOOL_CALLS
     state = request.item.state
     return decision_row(
@@ -356,8 +363,9 @@ def _decision_row(begun: Begun, request: RoutedRequest, written: Written, *, com
         options=list(begun.chat.tools) or None,
         action=written.actions(complete=complete) if calls else written.text,
         completion=written.text or None,
+        reasoning=written.reasoning,
         propensity=written.propensity if complete else None,
-        temperature=_temperature(begun.chat, request.current) or None,  # a greedy answer has none
+        temperature=temperature or None,  # a greedy answer has none
         epsilon=0.0,
         token_ids=written.token_ids if complete else None,
         tokens_in=written.tokens_in,

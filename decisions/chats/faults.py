@@ -6,7 +6,7 @@ from typing import Any
 
 from decisions.errors import UnknownAgent
 from models_registry.errors import AgentNotAllowed, BudgetSpent, ChatRefused, NoChampion, UnknownVersion
-from workspaces.errors import ReckonerError, TooManyRequests
+from workspaces.errors import ReckonerError
 from workspaces.http.api_errors import headers_of
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -25,7 +25,7 @@ def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]
         code = code if isinstance(error, NoChampion) else NOT_FOUND
     elif isinstance(error, ChatRefused):
         status, param, code = 400, error.param, error.reason or code
-    elif isinstance(error, TooManyRequests):
+    elif status == 429:
         code = QUOTA if isinstance(error, BudgetSpent) else "rate_limit_exceeded"
     elif status == 409:
         status = 400

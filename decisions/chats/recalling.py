@@ -70,8 +70,8 @@ def _completion(decision: Decision, *, calls: bool, reason: str) -> dict[str, An
     message: dict[str, Any] = {"role": "assistant", "content": decision.completion}
     if calls and decision.action:
         message["tool_calls"] = [
-            {"id": f"call_{uuid.uuid4().hex}", "type": "function", "function": _function(call)}
-            for call in decision.action
+            {"index": index, "id": f"call_{uuid.uuid4().hex}", "type": "function", "function": _function(call)}
+            for index, call in enumerate(decision.action)
         ]
     measured = {
         "policy_logprob": 0.0 if decision.propensity == 1 else None,
@@ -96,11 +96,9 @@ def _function(call: Mapping[str, Any]) -> dict[str, str]:
 def as_chunks(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A chat.completion as the chunks of a stream: all of it in one piece, its end, the usage."""
     [choice] = answer["choices"]
-    calls = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
-    piece = {name: value for name, value in choice["message"].items() if name != "tool_calls"}
     ending = {name: value for name, value in choice.items() if name != "message"}
     chunks = [
-        {"choices": [{"index": 0, "delta": piece | ({"tool_calls": calls} if calls else {}), "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": choice["message"], "finish_reason": None}]},
         {"choices": [{**ending, "delta": {}}]},
     ]
     return [*chunks, {"choices": [], "usage": answer["usage"]}] if "usage" in answer else chunks

@@ -1,4 +1,7 @@
-"""What a model wrote in one chat, gathered from a whole completion or from the chunks of a stream. PURE."""
+"""What a model wrote in one chat, gathered from a whole completion or from the chunks of a stream. PURE.
+
+Both are in the form of `models_registry.backends.answers`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import Any
 
 from workspaces.storage.storable import is_storable, read_json
 
-MOST_CALLS = 128
 USUAL = frozenset({"role", "content", "tool_calls"})
 NUL = "\x00"
 
@@ -29,6 +31,7 @@ class Written:
     (docs/model-server.md)."""
 
     parts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     finish_reason: str | None = None
     tokens_in: int | None = None
@@ -40,6 +43,11 @@ class Written:
     @property
     def text(self) -> str:
         return _storable("".join(self.parts))
+
+    @property
+    def reasoning(self) -> str | None:
+        """What the model thought before it answered, where its server says so."""
+        return _storable("".join(self.thoughts)) or None
 
     @property
     def is_empty(self) -> bool:
@@ -68,12 +76,14 @@ class Written:
     def _take_words(self, message: Mapping[str, Any], calls: Any) -> None:
         self.holds_more = self.holds_more or any(value for name, value in message.items() if name not in USUAL)
         if text := message.get("content"):
-            self.parts.append(str(text))
-        for place, told in enumerate(calls or ()):
-            index = min(int(told.get("index", place)), MOST_CALLS - 1)
+            self.parts.append(text)
+        if thought := message.get("reasoning_content"):
+            self.thoughts.append(thought)
+        for piece in calls or ():
+            index, function = piece["index"], piece["function"]
             self.calls += [Call() for _ in range(index + 1 - len(self.calls))]
-            call, function = self.calls[index], told.get("function") or {}
-            call.id = told.get("id") or call.id
+            call = self.calls[index]
+            call.id = piece.get("id") or call.id
             call.name += function.get("name") or ""
             call.arguments += function.get("arguments") or ""
 

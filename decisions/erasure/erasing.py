@@ -99,12 +99,13 @@ UPDATE decisions_feedback
  WHERE workspace_id = %(workspace)s AND {which} AND {left}
 """
 _LABELS = """
-UPDATE decisions_label SET note = '', corrected_action = NULL
+UPDATE decisions_label SET note = '', corrected_action = NULL, correction_sent = NULL
  WHERE {which} AND (note <> '' OR corrected_action IS NOT NULL)
 """
 # A skip holds nothing worth keeping, and its note may hold text.
 _SKIPS = "DELETE FROM decisions_skip WHERE decision_id = ANY(%(ids)s)"
 _SUGGESTIONS = "DELETE FROM decisions_labelsuggestion WHERE decision_id = ANY(%(ids)s)"
+_SUGGESTIONS_OF_EPISODES = "DELETE FROM decisions_labelsuggestion WHERE episode_id = ANY(%(episodes)s)"
 # What another version would have done holds the decision's words.
 _SHADOWS = "DELETE FROM decisions_shadowanswer WHERE decision_id = ANY(%(ids)s)"
 # Nobody is asked about it any more; who labelled it is still counted.
@@ -379,6 +380,7 @@ def _erase_episodes(cursor: Any, known: dict[str, Any]) -> Counter[str]:
     feedback = _FEEDBACK.format(which="episode_id = ANY(%(episodes)s)", unit="unit", left=NOT_ERASED)
     counts["feedback"] = _run(cursor, feedback, known)
     counts["labels"] = _run(cursor, _LABELS.format(which="episode_id = ANY(%(episodes)s)"), known)
+    cursor.execute(_SUGGESTIONS_OF_EPISODES, known)
     for statement in _QUEUES:
         cursor.execute(statement.format(column="episode_id", ids="episodes"), known)
     return counts

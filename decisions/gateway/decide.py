@@ -40,7 +40,7 @@ from decisions.ingest.batches import check_id
 from decisions.ingest.schemas import DecideItem
 from models_registry.calls.key_limits import refuse_over_limits
 from models_registry.calls.records import Ending, Opening, close_calls, open_calls
-from models_registry.errors import BackendRefused, BackendUnavailable
+from models_registry.errors import BackendRefused, BackendUnavailable, NoChampion
 from models_registry.models import CallKind, CallState
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
@@ -67,13 +67,17 @@ def decide(
     current = get_current_agent(by, agent)
     identified = identify_items(items)
     answers = find_recorded_answers(by, current, identified)
-    routing = find_routing(current)
+    fresh = list({one.id: one for one in identified if one.id not in answers}.values())
+    try:
+        routing = find_routing(current)
+    except NoChampion:
+        render_prompts(current, current, [current], fresh, now)  # what is wrong with the request comes first
+        raise
     if greedy:
         refuse_without_choice(routing, agent)
-    fresh = list({one.id: one for one in identified if one.id not in answers}.values())
     if fresh:
         refuse_over_limits(by=by, agent=agent, now=now)
-    prompts = render_prompts(current, routing, fresh, now)
+    prompts = render_prompts(current, routing.control, routing.acting, fresh, now)
     requests = [routing.route(one, prompt, render) for one, prompt in zip(fresh, prompts, strict=True)]
     refuse_too_many_prompts(requests)
     replies = ask_models(by, requests, now)
@@ -110,10 +114,15 @@ def refuse_without_choice(routing: Routing, agent: str) -> None:
 
 
 def render_prompts(
-    current: CurrentAgent, routing: Routing, fresh: Sequence[IdentifiedItem], now: dt.datetime
+    current: CurrentAgent,
+    control: CurrentAgent,
+    acting: Sequence[CurrentAgent],
+    fresh: Sequence[IdentifiedItem],
+    now: dt.datetime,
 ) -> list[RenderedPrompt]:
-    """What the control is asked about each item. Raises InvalidInput with the faults of all items."""
-    most = min(way_of(acting.version).most for acting in routing.acting)
+    """What the control is asked about each item. `acting`: every version of the agent that may act. Raises InvalidInput
+    with the faults of all items."""
+    most = min(way_of(one.version).most for one in acting)
     if len(fresh) > most:
         raise InvalidInput(f"{len(fresh)} items in one call; at most {most} are allowed if answers are written.")
     faults: list[FieldFault] = []
@@ -122,7 +131,7 @@ def render_prompts(
         wrong = check_id(one.id, now) if one.item.id is not UNSET else []
         if (schema := current.space.state) is not None:
             wrong = [*wrong, *schema.faults(one.item.state)]
-        rendering = render(routing.control, one.item)
+        rendering = render(control, one.item)
         faults += [replace(fault, field=one.path + fault.field) for fault in wrong] + rendering.faults_at(one.path)
         if rendering.prompt is not None:
             prompts.append(rendering.prompt)

@@ -51,12 +51,20 @@ def read_json_files(files: Iterable[Path], reading: Reading) -> Iterator[Record 
 
 
 def read_json(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
-    """Every value of a file: of a list its entries, of lines each line, else the values as they follow each other."""
-    with path.open("rb") as file:
-        first = _first_line(file)
-        file.seek(0)
-        lines = first.lstrip()[:1] != b"[" and _is_json(first)
-        yield from _read_lines(file, str(path), reading) if lines else _read_values(file, str(path), reading)
+    """Every value of a file: of a list its entries, of lines each line, else the values as they follow each other. A
+    file that the disk does not give is a refusal."""
+    try:
+        with path.open("rb") as file:
+            first = _first_line(file)
+            file.seek(0)
+            lines = first.lstrip()[:1] != b"[" and _is_json(first)
+            yield from _read_lines(file, str(path), reading) if lines else _read_values(file, str(path), reading)
+    except OSError as error:
+        yield refuse_file(path, error)
+
+
+def refuse_file(path: Path, error: OSError) -> Refusal:
+    return Refusal(Place(str(path), 1), "", f"cannot be read: {error.strerror or error}")
 
 
 def _first_line(file: BinaryIO) -> bytes:
@@ -163,36 +171,40 @@ def _end_of(decoder: json.JSONDecoder, buffer: str, start: int, ended: bool) -> 
 
 def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
     """Rows as objects of texts; the first line names the columns, and comma, semicolon or tab parts them."""
-    name = str(path)
-    with path.open("rb") as raw:
-        text = io.TextIOWrapper(io.BufferedReader(_Counted(raw, reading)), encoding="utf-8-sig", newline="")
-        rows: Iterator[Any] | None = None
-        number = 1
-        try:
-            first = text.readline(LONGEST_RECORD)
-            delimiter = max(",;\t", key=first.count)
-            columns = next(csv.reader([first], delimiter=delimiter), [])
-            if len(set(columns)) != len(columns):
-                yield Refusal(Place(name, 1), "", "two columns have the same name; nothing is read")
-                return
-            rows = csv.reader(_limited(text), delimiter=delimiter, strict=True)
-            for cells in rows:
-                place = Place(name, number + 1)
-                number = rows.line_num + 1  # type: ignore[attr-defined]
-                if not cells:
-                    continue
-                if len(cells) != len(columns):
-                    yield Refusal(place, "", f"has {len(cells)} cells, but the first line names {len(columns)}")
-                elif any("\0" in cell for cell in cells):
-                    yield Refusal(place, "", "contains a NUL character, which is not allowed")
-                else:
-                    yield Record(place, dict(zip(columns, cells, strict=True)), sum(map(len, cells)))
-        except csv.Error as error:
-            yield Refusal(Place(name, number + 1), "", f"{error}; the rest of the file is not read")
-        except UnicodeDecodeError as error:
-            yield Refusal(
-                Place(name, number + 1), "", f"is not UTF-8: {error.reason}; the rest of the file is not read"
-            )
+    try:
+        with path.open("rb") as raw:
+            yield from _read_table(raw, str(path), reading)
+    except OSError as error:
+        yield refuse_file(path, error)
+
+
+def _read_table(raw: BinaryIO, name: str, reading: Reading) -> Iterator[Record | Refusal]:
+    text = io.TextIOWrapper(io.BufferedReader(_Counted(raw, reading)), encoding="utf-8-sig", newline="")
+    rows: Iterator[Any] | None = None
+    number = 1
+    try:
+        first = text.readline(LONGEST_RECORD)
+        delimiter = max(",;\t", key=first.count)
+        columns = next(csv.reader([first], delimiter=delimiter), [])
+        if len(set(columns)) != len(columns):
+            yield Refusal(Place(name, 1), "", "two columns have the same name; nothing is read")
+            return
+        rows = csv.reader(_limited(text), delimiter=delimiter, strict=True)
+        for cells in rows:
+            place = Place(name, number + 1)
+            number = rows.line_num + 1  # type: ignore[attr-defined]
+            if not cells:
+                continue
+            if len(cells) != len(columns):
+                yield Refusal(place, "", f"has {len(cells)} cells, but the first line names {len(columns)}")
+            elif any("\0" in cell for cell in cells):
+                yield Refusal(place, "", "contains a NUL character, which is not allowed")
+            else:
+                yield Record(place, dict(zip(columns, cells, strict=True)), sum(map(len, cells)))
+    except csv.Error as error:
+        yield Refusal(Place(name, number + 1), "", f"{error}; the rest of the file is not read")
+    except UnicodeDecodeError as error:
+        yield Refusal(Place(name, number + 1), "", f"is not UTF-8: {error.reason}; the rest of the file is not read")
 
 
 def _limited(text: TextIO) -> Iterator[str]:

@@ -98,7 +98,17 @@ class Imported:
     system: str = ""
 
 
-Found = Imported | ImportedFeedback | Refusal | Repeat
+@dataclass(frozen=True, slots=True)
+class ImportedEpisode:
+    """An episode in which nothing was decided yet, with its steps, which have no ids yet. `facts` has its time."""
+
+    place: Place
+    facts: EpisodeIn
+    steps: tuple[StepIn, ...] = ()
+    size: int = 0
+
+
+Found = Imported | ImportedEpisode | ImportedFeedback | Refusal | Repeat
 
 
 class Refused(ValueError):

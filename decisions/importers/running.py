@@ -11,8 +11,9 @@ import datetime as dt
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from django.db import transaction
@@ -21,12 +22,13 @@ from msgspec import UnsetType
 
 from decisions.agents.current import find_agents
 from decisions.agents.services import AgentSetup, create_agent
+from decisions.importers.archives import Unpacked, unpack
 from decisions.importers.formats import Format
-from decisions.importers.reading import find_files
 from decisions.importers.records import (
     EARLIEST,
     Found,
     Imported,
+    ImportedEpisode,
     ImportedFeedback,
     Place,
     Reading,
@@ -42,7 +44,7 @@ from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.episodes import find_erased_episodes
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
-from decisions.ingest.step_schemas import StepIn
+from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
 from decisions.models import ActionSpaceKind, Agent, Episode, ErasedName
 from workspaces.access.actors import Actor
@@ -51,9 +53,14 @@ from workspaces.storage.ids import uuid7_of
 MOST_DECISIONS = 1000
 MOST_BYTES = 8 << 20
 MOST_KEYS = 12
+MOST_NAMED, MOST_REASONS = 100, 5
 TEMPLATE_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 LONG_PROMPT, LONG_COMPLETION = 4096, 1024
 SHORT_PROMPT, SHORT_COMPLETION = 512, 16
+
+
+Written = Imported | ImportedEpisode | ImportedFeedback
+"""What of a file goes into the ledger."""
 
 
 class Unusable(ValueError):
@@ -66,17 +73,35 @@ class Unusable(ValueError):
 
 @dataclass(slots=True)
 class SeenDecisions:
-    """What the survey saw of one agent: kinds of actions, the fields that every state had, and system prompts."""
+    """What the survey saw of one agent: kinds of actions, the fields that every state had, and system prompts.
+    `episodes` counts those in which nothing was decided."""
 
     decisions: int = 0
+    episodes: int = 0
     actions: set[str] = field(default_factory=set)
     keys: list[str] | None = None
     systems: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
+class FileCounts:
+    """What one file held: records that were usable, repeats of others in the files, and refusals, of which `reasons`
+    has the first MOST_REASONS."""
+
+    records: int = 0
+    repeated: int = 0
+    refused: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.records or self.repeated or self.refused)
+
+
+@dataclass(slots=True)
 class Report:
-    """What an import did. `repeated` counts records that were in the ledger, or twice in the files."""
+    """What an import did. `repeated` counts records that were in the ledger, or twice in the files. `files`: by the
+    name of each file that was read; of a batch that the ledger refused in part, its refusals are counted too."""
 
     decisions: int = 0
     steps: int = 0
@@ -84,10 +109,22 @@ class Report:
     repeated: int = 0
     refused: int = 0
     agents: list[str] = field(default_factory=list)
+    files: dict[str, FileCounts] = field(default_factory=dict)
+
+    def as_plain(self, *, root: str = "") -> dict[str, Any]:
+        """Without single files, but where there are several: how many, and which had a fault or held nothing, by their
+        names without `root` before them."""
+        told = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "files"}
+        if len(self.files) > 1:
+            named = {name.removeprefix(root): counts for name, counts in self.files.items()}
+            faulty = [name for name, counts in named.items() if counts.refused]
+            empty = [name for name, counts in named.items() if counts.is_empty]
+            told["files"] = {"read": len(self.files), "refused": faulty[:MOST_NAMED], "empty": empty[:MOST_NAMED]}
+        return told
 
     @property
     def kept(self) -> int:
-        return self.decisions + self.feedback
+        return self.decisions + self.steps + self.feedback
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,24 +161,55 @@ def import_decisions(*, by: Actor, order: ImportOptions, watch: ImportProgress, 
         policy=order.policy,
         advance=watch.advance,
     )
-    files = find_files(order.path, order.format.endings)
+    with unpack(order.path, order.format.endings) as unpacked:
+        _import_files(by, order, unpacked, reading, watch, report)
+    return report
+
+
+def _import_files(
+    by: Actor, order: ImportOptions, unpacked: Unpacked, reading: Reading, watch: ImportProgress, report: Report
+) -> None:
+    files = unpacked.find_files(order.format.endings)
     seen, refusals, others = survey(order.format.read(files, reading))
     if not seen and not others:
-        faults = [str(refusal) for refusal in refusals] or [f"{order.path}: holds no decisions"]
-        raise Unusable(faults)
+        named = [str(unpacked.named(refusal)) for refusal in (*unpacked.refusals, *refusals)]
+        raise Unusable(named or [f"{order.path}: holds no decisions"])
     agents = find_agents(by, seen)
     missing = sorted(set(seen) - set(agents))
     if missing and not order.create_agents:
-        named = ", ".join(f"{slug} ({seen[slug].decisions})" for slug in missing)
-        raise Unusable([f"unknown agents: {named}; create them, or use --agent or --create-agents"])
+        named_agents = ", ".join(f"{slug} ({seen[slug].decisions})" for slug in missing)
+        raise Unusable([f"unknown agents: {named_agents}; create them, or use --agent or --create-agents"])
     setups = {slug: make_setup(slug, seen[slug], fitted=order.format.fitted) for slug in missing}
+
+    def refuse(refusal: Refusal) -> None:
+        named = unpacked.named(refusal)
+        report.refused += 1
+        counts = report.files.setdefault(named.place.file, FileCounts())
+        counts.refused += 1
+        if len(counts.reasons) < MOST_REASONS:
+            counts.reasons.append(f"{named.field}: {named.reason}" if named.field else named.reason)
+        watch.refuse(named)
+
+    def read() -> Iterator[Found]:
+        """Counts what each file holds as it goes by."""
+        places = {str(file): unpacked.named(Refusal(Place(str(file), 1), "", "")).place.file for file in files}
+        report.files |= {name: FileCounts() for name in places.values()}
+        yield from unpacked.refusals
+        for item in order.format.read(files, reading):
+            if not isinstance(item, Refusal):
+                counts = report.files.setdefault(places.get(item.place.file, item.place.file), FileCounts())
+                if isinstance(item, Repeat):
+                    counts.repeated += 1
+                else:
+                    counts.records += 1
+            yield item
+
     if order.dry_run:
         with transaction.atomic():
-            _write(by, order, setups, files, reading, watch, report)
+            _write(by, order, setups, read(), refuse, watch, report)
             transaction.set_rollback(True)
     else:
-        _write(by, order, setups, files, reading, watch, report)
-    return report
+        _write(by, order, setups, read(), refuse, watch, report)
 
 
 def survey(found: Iterable[Found]) -> tuple[dict[str, SeenDecisions], list[Refusal], int]:
@@ -159,6 +227,8 @@ def survey(found: Iterable[Found]) -> tuple[dict[str, SeenDecisions], list[Refus
             kinds.keys = keys if kinds.keys is None else [key for key in kinds.keys if key in item.decision.state]
         elif isinstance(item, ImportedFeedback):
             others += 1
+        elif isinstance(item, ImportedEpisode):
+            seen.setdefault(item.facts.agent, SeenDecisions()).episodes += 1
         elif isinstance(item, Refusal) and len(refusals) < MOST_DECISIONS:
             refusals.append(item)
     return seen, refusals, others
@@ -181,7 +251,7 @@ def action_kind(decision: DecisionIn) -> str:
 def make_setup(slug: str, kinds: SeenDecisions, *, fitted: bool) -> AgentSetup:
     """A first version for an agent that only files know, with the system prompt on which they agree. Raises Unusable
     where its actions are of several kinds."""
-    actions = set(kinds.actions)
+    actions = set(kinds.actions) or {ActionSpaceKind.TEXT.value}
     if fitted and len(actions) > 1:
         actions = {ActionSpaceKind.TOOL_CALLS} if ActionSpaceKind.TOOL_CALLS in actions else {ActionSpaceKind.TEXT}
     if len(actions) > 1:
@@ -216,21 +286,16 @@ def _write(
     by: Actor,
     order: ImportOptions,
     setups: dict[str, AgentSetup],
-    files: Sequence[Path],
-    reading: Reading,
+    found: Iterable[Found],
+    refuse: Callable[[Refusal], None],
     watch: ImportProgress,
     report: Report,
 ) -> None:
     for slug, setup in setups.items():
         create_agent(by=by, slug=slug, name=slug, setup=setup, preset=order.format.preset)
         report.agents.append(slug)
-
-    def refuse(refusal: Refusal) -> None:
-        report.refused += 1
-        watch.refuse(refusal)
-
     spaces: dict[str, str] = {}
-    for batch in _batches(order.format.read(files, reading), report, refuse):
+    for batch in _batches(found, report, refuse):
         if order.format.fitted:
             batch = _fitted(by, batch, spaces)
         tally, refusals = write_batch(by=by, batch=batch)
@@ -243,11 +308,9 @@ def _write(
         watch.wrote(report)
 
 
-def _batches(
-    found: Iterable[Found], report: Report, refuse: Callable[[Refusal], None]
-) -> Iterator[list[Imported | ImportedFeedback]]:
+def _batches(found: Iterable[Found], report: Report, refuse: Callable[[Refusal], None]) -> Iterator[list[Written]]:
     """Up to MOST_DECISIONS items or about MOST_BYTES, whichever comes first."""
-    batch: list[Imported | ImportedFeedback] = []
+    batch: list[Written] = []
     size = count = 0
     for item in found:
         if isinstance(item, Refusal):
@@ -257,9 +320,11 @@ def _batches(
         else:
             batch.append(item)
             count += 1
-            if isinstance(item, Imported):
+            if isinstance(item, Imported | ImportedEpisode):
                 size += item.size
-                count += len(item.steps) + len(item.feedback)
+                count += len(item.steps)
+            if isinstance(item, Imported):
+                count += len(item.feedback)
             if count >= MOST_DECISIONS or size >= MOST_BYTES:
                 yield batch
                 batch, size, count = [], 0, 0
@@ -267,9 +332,7 @@ def _batches(
         yield batch
 
 
-def _fitted(
-    by: Actor, batch: list[Imported | ImportedFeedback], spaces: dict[str, str]
-) -> list[Imported | ImportedFeedback]:
+def _fitted(by: Actor, batch: list[Written], spaces: dict[str, str]) -> list[Written]:
     slugs = {item.decision.agent for item in batch if isinstance(item, Imported)}
     spaces |= {slug: current.version.action_space for slug, current in find_agents(by, slugs - set(spaces)).items()}
     return [
@@ -296,7 +359,7 @@ def check_batch(*, by: Actor, format: Format, batch: Sequence[Imported]) -> list
 
 
 @transaction.atomic
-def write_batch(*, by: Actor, batch: Sequence[Imported | ImportedFeedback]) -> tuple[Report, list[Refusal]]:
+def write_batch(*, by: Actor, batch: Sequence[Written]) -> tuple[Report, list[Refusal]]:
     """One transaction: decisions, then what belongs to those that were kept."""
     tally, refusals = Report(), []
     imported = [item for item in batch if isinstance(item, Imported)]
@@ -307,32 +370,46 @@ def write_batch(*, by: Actor, batch: Sequence[Imported | ImportedFeedback]) -> t
     kept = [imported[one.index] for one in outcome.kept]
     tally.decisions = sum(not one.duplicate for one in outcome.kept)
     tally.repeated = len(kept) - tally.decisions
-    _write_episodes(by, kept, refusals)
-    _write_steps(by, kept, tally, refusals)
+    alone = [item for item in batch if isinstance(item, ImportedEpisode)]
+    _write_episodes(by, [*kept, *alone], refusals)
+    _write_steps(by, [*kept, *alone], tally, refusals)
     feedback = [one for item in kept for one in item.feedback]
     feedback += [item for item in batch if isinstance(item, ImportedFeedback)]
     _write_feedback(by, feedback, tally, refusals)
     return tally, refusals
 
 
-def _write_episodes(by: Actor, kept: Sequence[Imported], refusals: list[Refusal]) -> None:
-    told = [(index, item.episode) for index, item in enumerate(kept) if item.episode is not None]
+def _write_episodes(by: Actor, items: Sequence[Imported | ImportedEpisode], refusals: list[Refusal]) -> None:
+    told = [(index, facts) for index, item in enumerate(items) if (facts := _facts_of(item)) is not None]
     outcome = record_episodes(by=by, items=told)
     for error in outcome.errors:
-        refusals += [Refusal(kept[error.index].place, f"episode.{fault.field}", fault.reason) for fault in error.faults]
+        refusals += [
+            Refusal(items[error.index].place, f"episode.{fault.field}", fault.reason) for fault in error.faults
+        ]
 
 
-def _write_steps(by: Actor, kept: Sequence[Imported], tally: Report, refusals: list[Refusal]) -> None:
-    """A step's id follows from its decision, its time and its number there."""
+def _facts_of(item: Imported | ImportedEpisode) -> EpisodeIn | None:
+    return item.facts if isinstance(item, ImportedEpisode) else item.episode
+
+
+def _write_steps(
+    by: Actor, items: Sequence[Imported | ImportedEpisode], tally: Report, refusals: list[Refusal]
+) -> None:
+    """A step's id follows from its decision or episode, its time and its number there."""
     ready: list[tuple[int, StepIn]] = []
     places: list[Place] = []
-    for item in kept:
+    for item in items:
+        of: dict[str, Any]
+        if isinstance(item, Imported):
+            of, owner = {"decision_id": item.decision.id}, [str(item.decision.id)]
+        else:
+            of = {"agent": item.facts.agent, "episode": item.facts.episode}
+            owner = list(of.values())
         for number, step in enumerate(item.steps):
             assert not isinstance(step.started_at, UnsetType)
-            name = canonical([str(by.workspace.id), str(item.decision.id), number])
+            name = canonical([str(by.workspace.id), *owner, number])
             step_id = uuid7_of(step.started_at, name.encode())
-            whole = msgspec.structs.replace(step, id=step_id, decision_id=item.decision.id, number=number)
-            ready.append((len(places), whole))
+            ready.append((len(places), msgspec.structs.replace(step, id=step_id, number=number, **of)))
             places.append(item.place)
     outcome = record_steps(by=by, items=ready, since=EARLIEST)
     for error in outcome.errors:

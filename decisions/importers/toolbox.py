@@ -1,8 +1,8 @@
 """ToolBox: its trace files, and its checkpoints as JSON. A pickle is never opened.
 
 A trace is an episode of one decision, with its tool calls and reasoning as steps. In a checkpoint, every question with
-its answer is a decision. The next checkpoint repeats most of them, and the traces hold them in more detail; such
-repeats are left out.
+its answer is a decision, and every task of its own is one too (`decisions.importers.toolbox_tasks`). The next
+checkpoint repeats most of them, and the traces hold them in more detail; such repeats are left out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from decisions.importers.records import (
     try_read,
 )
 from decisions.importers.spill import Spill
+from decisions.importers.toolbox_tasks import read_tasks
 from decisions.ingest.step_schemas import StepIn
+from decisions.models.verdicts import VERDICT
 
 PICKLES = (".pkl", ".pickle")
 
@@ -182,13 +184,15 @@ def _tasks(trace: Mapping[str, Any], status: str) -> list[Any]:
 def _trace_feedback(
     trace: Mapping[str, Any], reading: Reading, place: Place, decision_id: Any, moment: dt.datetime
 ) -> list[ImportedFeedback]:
-    """The label and the review, each as a metric of its own name."""
+    """The label and the review, each as a metric of its own name; a person's label is the verdict, too."""
     values: dict[str, tuple[Any, str]] = {}
     reviewed = "human" if trace.get("manual_review") else "code"
     label = trace.get("label")
     if label is not None and not isinstance(label, bool):
         raise Refused("label", "is neither true, false nor null")
     values["label"] = (label, reviewed)
+    if trace.get("manual_review") and label is not None:
+        values[VERDICT] = ("confirmed" if label else "corrected", reviewed)
     values["reward"] = (number_of(trace.get("reward_score")), "code")
     values["review_notes"] = (trace.get("review_notes") or None, reviewed)
     return [
@@ -208,6 +212,11 @@ def _trace_feedback(
 
 
 def _read_checkpoint(record: Record, reading: Reading, spill: Spill) -> Iterator[Found]:
+    yield from _read_sessions(record, reading, spill)
+    yield from read_tasks(record.value, record.place, reading, spill)
+
+
+def _read_sessions(record: Record, reading: Reading, spill: Spill) -> Iterator[Found]:
     place = record.place
     sessions = record.value.get("session_data") or {}
     if not isinstance(sessions, dict):

@@ -149,7 +149,6 @@ def _prepare_decisions(
         "agent_version_id": [current.version.id for current in of_agent],
         "episode_id": given["episode"],  # a name until resolve_episodes
         "options": [current.version.options if options is None else options for current, options in offered],
-        "next_state": [state or None for state in given["next_state"]],
         "model_version_id": [
             None if number is None else versions[current.agent.registered_model_id, number] for current, number in acted
         ],

@@ -7,18 +7,16 @@ margin. `decisions.labelling.suggesting` calls it.
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from django.db import connection, transaction
 
-from decisions.labelling.classifier import Classifier
+from decisions.agents.canonical import canonical
 from decisions.labelling.filling import LOOK, fill_queue
+from decisions.labelling.material import Row, make_rows
 from decisions.labelling.ranking import Candidate, rank_candidates
-from decisions.labelling.wording import text_of
 from decisions.models import Agent, ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject
 from decisions.models.tombstones import NOT_ERASED
 
@@ -26,7 +24,7 @@ POOL = 5_000
 """So many decisions that wait in a queue are ranked, the newest."""
 
 _WAITING = f"""
-SELECT d.id, d.state, d.confidence, d.action::text
+SELECT d.id, d.agent_version_id, d.state, d.options, d.action, NULL, NULL, d.confidence
   FROM decisions_queueitem i JOIN decisions_decision d ON d.id = i.decision_id
  WHERE i.queue_id = %(queue)s AND i.state = 'waiting' AND d.agent_id = %(agent)s AND d.{NOT_ERASED}
  ORDER BY d.id DESC LIMIT %(most)s
@@ -45,12 +43,12 @@ UPDATE decisions_reservation r SET rank = found.rank
 
 def rank_by_doubt(
     agent: Agent,
-    classifier: Classifier,
+    measure: Callable[[Sequence[Row]], list[float]],
     *,
     step: Callable[[], AbstractContextManager[object]] = transaction.atomic,
 ) -> int:
-    """How many decisions were ranked, in all open active queues that ask about the agent. Each `step` is a
-    transaction."""
+    """How many decisions were ranked, in all open active queues that ask about the agent. measure: the margin of each,
+    in [0, 1]. Each `step` is a transaction."""
     queues = LabelQueue.objects.filter(
         workspace=agent.workspace_id,
         subject=QueueSubject.DECISION,
@@ -65,11 +63,11 @@ def rank_by_doubt(
         known: dict[str, Any] = {"queue": queue.id, "agent": agent.id, "most": POOL}
         with connection.cursor() as cursor:
             cursor.execute(_WAITING, known)
-            rows: list[tuple[uuid.UUID, Any, float | None, str]] = cursor.fetchall()
-        margins = classifier.margins([text_of(_loaded(state)) for _, state, _, _ in rows])
+            found = cursor.fetchall()
+        rows = list(make_rows(agent, [one[:-1] for one in found]))
         candidates = [
-            Candidate(decision, confidence, (agent.id, action), margin=margin)
-            for (decision, _, confidence, action), margin in zip(rows, margins, strict=True)
+            Candidate(row.id, confidence, (agent.id, canonical(row.action)), margin=margin)
+            for row, (*_, confidence), margin in zip(rows, found, measure(rows), strict=True)
         ]
         ranks = rank_candidates(queue.strategy, candidates, labelled={}, salt=queue.id)
         with step(), connection.cursor() as cursor:
@@ -87,8 +85,3 @@ def _find_more(queue: LabelQueue, step: Callable[[], AbstractContextManager[obje
             filled = fill_queue(queue)
         if filled is not None and not filled[0]:
             return
-
-
-def _loaded(field: Any) -> Any:
-    """Django's raw cursors leave jsonb as text."""
-    return json.loads(field) if isinstance(field, str) else field

@@ -1,31 +1,27 @@
-"""Suggests the right action from people's labels, with calibrated confidence, and abstains where it would guess. PURE.
+"""Suggests the right answer from people's labels, with calibrated confidence, and abstains where it would guess. PURE.
 
 Text is counted by words and by pieces of words (tf-idf), and classified by multinomial logistic regression. Everything
-that is said of its confidence comes from labels that the classifier had not seen: out-of-fold predictions are
-calibrated by isotonic regression (Zadrozny and Elkan 2002, "Transforming classifier scores into accurate multiclass
-probability estimates"), and the threshold is the lowest at which the lower end of Wilson's 95 % interval of the
-precision reaches what was asked for. scikit-learn is loaded when something is fitted.
+that is said of its confidence comes from labels that the classifier had not seen (`decisions.labelling.promises`).
+scikit-learn is loaded when something is fitted.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from decisions.labelling.promises import PRECISION, Promise, Top, make_promise
+
 FEWEST_LABELS = 50
 FEWEST_OF_AN_ACTION = 5
 """Labels without which an action is never suggested."""
 FOLDS = 5
-PRECISION = 0.95
 COST = 0.5
 """Of the support vector machines: their C."""
 LONGEST = 4_000
 """Characters."""
-Z = 1.6448536269514722
-"""One-sided 95 %."""
 
 
 class TooFewLabels(ValueError):
@@ -67,29 +63,32 @@ class Classifier:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A classifier, and what its out-of-fold predictions promise.
-
-    threshold: calibrated confidence from which it suggests; above 1 where it never may. precision, coverage: of the
-    labels above the threshold, out of fold. labels: how many it learnt from.
-    """
+    """A classifier, and what it promises. labels: how many it learnt from. unseen: for each text that it was given, the
+    likeliest action by a classifier that had not seen its label."""
 
     labels: int
     classifier: Classifier
-    threshold: float
-    precision: float | None
-    coverage: float
-    _calibration: Any
+    promise: Promise
+    unseen: tuple[Top, ...]
+
+    @property
+    def precision(self) -> float | None:
+        return self.promise.precision
+
+    @property
+    def coverage(self) -> float:
+        return self.promise.coverage
+
+    def predict(self, texts: Sequence[str]) -> list[Top]:
+        """The likeliest action of each text."""
+        return _likeliest(self.classifier, texts)
 
     def suggest(self, texts: Sequence[str]) -> list[Suggestion | None]:
         """One for each text; None where it abstains."""
-        if not texts:
-            return []
-        probabilities = self.classifier.probabilities(texts)
-        places = probabilities.argmax(axis=1)
-        confidence = self._calibration.predict(probabilities.max(axis=1))
+        found = self.predict(texts)
         return [
-            Suggestion(self.classifier.actions[place], float(sure)) if sure >= self.threshold else None
-            for place, sure in zip(places, confidence, strict=True)
+            Suggestion(top.answer, sure) if sure >= self.promise.threshold else None
+            for top, sure in zip(found, self.promise.calibrate([one.probability for one in found]), strict=True)
         ]
 
 
@@ -104,7 +103,6 @@ def fit(texts: Sequence[str], actions: Sequence[str], *, precision: float = PREC
 
     Raises TooFewLabels.
     """
-    from sklearn.isotonic import IsotonicRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
     counts = Counter(actions)
@@ -117,38 +115,34 @@ def fit(texts: Sequence[str], actions: Sequence[str], *, precision: float = PREC
         )
     said, right = [texts[place] for place in kept], [known.index(actions[place]) for place in kept]
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    unseen = cross_val_predict(_pipeline(seed), said, right, cv=folds, method="predict_proba")
-    hits = [int(row.argmax() == answer) for row, answer in zip(unseen, right, strict=True)]
-    tops = unseen.max(axis=1)
-    # A label of an action that is too rare would have been answered wrongly.
-    rare = len(actions) - len(kept)
-    calibration = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(tops, hits)
-    threshold, reached, coverage = _choose(calibration.predict(tops).tolist(), hits, rare, precision)
+    probabilities = cross_val_predict(_pipeline(seed), said, right, cv=folds, method="predict_proba")
     classifier = learn(said, [known[answer] for answer in right], seed=seed)
-    return Fitted(len(kept), classifier, threshold, reached, coverage, calibration)
+    unseen = dict(zip(kept, _name(known, probabilities), strict=True))
+    # The classifier has not seen labels of actions that are too rare, and answers each of them wrongly.
+    rare = [place for place in range(len(actions)) if place not in unseen]
+    unseen |= dict(zip(rare, _likeliest(classifier, [texts[place] for place in rare]), strict=True))
+    ordered = tuple(unseen[place] for place in range(len(actions)))
+    promise = make_promise(
+        [top.probability for top in ordered],
+        [int(top.answer == action) for top, action in zip(ordered, actions, strict=True)],
+        baseline=max(counts.values()) / len(actions),
+        precision=precision,
+    )
+    return Fitted(len(kept), classifier, promise, ordered)
 
 
-def wilson_low(hits: int, count: int) -> float:
-    """The lower end of Wilson's one-sided 95 % interval of hits / count, count ≥ 1."""
-    share = hits / count
-    centre = share + Z * Z / (2 * count)
-    spread = Z * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
-    return (centre - spread) / (1 + Z * Z / count)
+def _likeliest(classifier: Classifier, texts: Sequence[str]) -> list[Top]:
+    return _name(classifier.actions, classifier.probabilities(texts)) if texts else []
 
 
-def _choose(
-    confidence: Sequence[float], hits: Sequence[int], rare: int, precision: float
-) -> tuple[float, float | None, float]:
-    """The lowest threshold that keeps the precision, and the precision and coverage that it has; ties stay together."""
-    best: tuple[float, float | None, float] = (2.0, None, 0.0)
-    right = count = 0
-    ordered = sorted(zip(confidence, hits, strict=True), reverse=True)
-    for place, (sure, hit) in enumerate(ordered):
-        right, count = right + hit, count + 1
-        last_of_its_kind = place + 1 == len(ordered) or ordered[place + 1][0] < sure
-        if last_of_its_kind and wilson_low(right, count) >= precision:
-            best = (sure, right / count, count / (len(ordered) + rare))
-    return best
+def _name(actions: Sequence[str], probabilities: Any) -> list[Top]:
+    """The likeliest action of each row of an array (texts, actions), of two actions or more."""
+    found = []
+    for row in probabilities:
+        ordered = row.argsort()
+        top, second = row[ordered[-1]], row[ordered[-2]]
+        found.append(Top(actions[ordered[-1]], float(top), float(top - second)))
+    return found
 
 
 def make_features(*, seen_in: int = 1) -> Any:

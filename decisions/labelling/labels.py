@@ -23,10 +23,17 @@ from workspaces.errors import Conflict, FieldFault, InvalidInput
 
 @transaction.atomic
 def label_decision(
-    *, by: Actor, decision: Decision, verdict: str, corrected_action: Any = None, note: str = ""
+    *,
+    by: Actor,
+    decision: Decision,
+    verdict: str,
+    corrected_action: Any = None,
+    note: str = "",
+    correction_sent: Mapping[str, Any] | None = None,
 ) -> Label:
     """A reviewer's judgement, and the feedback that says the same, in one transaction. Said again by the same reviewer
-    while it counts, it is the same label. Raises InvalidInput, Erased.
+    while it counts, it is the same label. `correction_sent`: the fields that became `corrected_action`, where an app
+    sent only those. Raises InvalidInput, Erased.
     """
     check_label(decision, verdict=verdict, corrected_action=corrected_action)
     # Two presses of one key come at the same moment: the second waits here and finds the first one's label.
@@ -37,8 +44,18 @@ def label_decision(
         if same == (by.user.pk if by.user else None, program, verdict, note) and is_same_correction(
             last.corrected_action, corrected_action
         ):
+            if last.correction_sent != correction_sent:
+                last.correction_sent = correction_sent
+                last.save(update_fields=["correction_sent"])
             return last
-    label = create_label(by=by, subject=decision, verdict=verdict, corrected_action=corrected_action, note=note)
+    label = create_label(
+        by=by,
+        subject=decision,
+        verdict=verdict,
+        corrected_action=corrected_action,
+        note=note,
+        correction_sent=correction_sent,
+    )
     count_label(by=by, label=label)
     return label
 
@@ -68,7 +85,14 @@ def _find_correction_faults(subject: Subject, corrected_action: Any) -> list[Fie
 
 
 def create_label(
-    *, by: Actor, subject: Subject, verdict: str, corrected_action: Any, note: str, pending: bool = False
+    *,
+    by: Actor,
+    subject: Subject,
+    verdict: str,
+    corrected_action: Any,
+    note: str,
+    correction_sent: Mapping[str, Any] | None = None,
+    pending: bool = False,
 ) -> Label:
     """The row alone, of what `check_label` has passed. It counts from `count_label` on."""
     Skip.objects.filter(decision_id=subject.id, reviewer=by.user).delete()  # a label ends the skip
@@ -79,6 +103,7 @@ def create_label(
         program="" if by.user else by.name,
         verdict=verdict,
         corrected_action=corrected_action,
+        correction_sent=correction_sent,
         note=note,
         pending=pending,
     )
@@ -118,16 +143,24 @@ def _said_last(decision: Decision) -> Label | None:
 @transaction.atomic
 def record_verdict(*, by: Actor, decision: Decision, verdict: str, correction: Any = None) -> Label:
     """A label from what an app sends: a correction may be the right action, the fields of it that were wrong, or words.
+    It stays as it was sent, beside the action that it makes.
 
     Raises InvalidInput, with `correction` as the field.
     """
-    note, corrected = "", correction
+    note, corrected, fields = "", correction, None
     if isinstance(correction, Mapping) and isinstance(decision.action, Mapping):
-        corrected = {**decision.action, **correction}
+        corrected, fields = {**decision.action, **correction}, correction
     elif isinstance(correction, str) and not isinstance(decision.action, str):
         note, corrected = correction, None
     try:
-        return label_decision(by=by, decision=decision, verdict=verdict, corrected_action=corrected, note=note)
+        return label_decision(
+            by=by,
+            decision=decision,
+            verdict=verdict,
+            corrected_action=corrected,
+            note=note,
+            correction_sent=fields,
+        )
     except InvalidInput as error:
         names = {"verdict": "feedback", "corrected_action": "correction"}
         faults = [

@@ -30,7 +30,7 @@ from decisions.models.reward import (
 from decisions.models.reward_draft import RewardDraft
 from decisions.models.shadow import Shadow, ShadowAnswer, ShadowPoint, ShadowState, ShadowThen
 from decisions.models.step import Step, StepKind
-from decisions.models.suggestion import AutoLabeler, LabelSuggestion
+from decisions.models.suggestion import AutoLabeler, LabelSuggestion, Suggested
 from decisions.models.trace_classifier import TraceClassifier
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "StatusChange",
     "Step",
     "StepKind",
+    "Suggested",
     "TraceClassifier",
     "UnknownParts",
     "Verdict",

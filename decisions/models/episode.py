@@ -13,6 +13,10 @@ from workspaces.storage.ids import uuid7
 
 SAME_QUERY = "md5(lower(btrim({0}.query)))"
 """SQL: equal for queries that differ in case and in space around them only."""
+HELD_OUT = "held-out/"
+"""How sessions begin of episodes on held-out tasks, by which runs were measured. Nobody was served by them."""
+IS_LIVE = f"NOT starts_with({{0}}.session, '{HELD_OUT}')"
+"""SQL: the episode is not one that a run was measured by."""
 
 
 class Episode(WorkspaceOwned):

@@ -93,7 +93,8 @@ class Label(WorkspaceOwned):
 
     `program` names the key that labelled, where no person did: `key:` and its prefix, or `internal`. A `pending` label
     counts for nothing: it waits in a queue for other reviewers' labels, or answers a gold item. `bulk` names what it
-    was given with, where many decisions were labelled at once.
+    was given with, where many decisions were labelled at once. `correction_sent` holds the fields that an app
+    corrected, as it sent them; `corrected_action` is the action with them.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -112,6 +113,7 @@ class Label(WorkspaceOwned):
     program = models.CharField(max_length=64, blank=True)
     verdict = models.CharField(max_length=16, choices=Verdict.choices)
     corrected_action = models.JSONField(null=True, blank=True)
+    correction_sent = models.JSONField(null=True, blank=True)
     score = models.FloatField(null=True, blank=True)
     note = models.TextField(blank=True)
     pending = models.BooleanField(default=False, db_default=False)

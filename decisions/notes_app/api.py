@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.kinds import FIVE
-from decisions.api.export import NDJSON
+from decisions.api.export import LEFT_OUT_HEADER, NDJSON, stream_export
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.item_ends import AppliedOutcomes, apply_item_outcomes, count_waiting
 from decisions.labelling.items import record_status_change_verdict
@@ -25,7 +25,7 @@ from decisions.labelling.labels import record_verdict
 from decisions.models import AgentKind, Decision, Verdict
 from decisions.notes_app import ledger
 from decisions.notes_app.versions import compare_versions
-from decisions.queries.export import ExportChoice, export_lines
+from decisions.queries.export import ExportChoice
 from decisions.queries.readiness import add_up, as_plain, count_training_stats
 from decisions.rewards.pending import Calculated, calculate_pending, count_all_pending
 from decisions.rewards.specs import find_specs
@@ -327,20 +327,18 @@ class ExportView(NotesView):
     content_negotiation_class = OneFormat
 
     def stream(self, request: Request, chosen: ExportChoice, shape: str) -> StreamingHttpResponse:
-        lines = export_lines(workspace=acting(request).workspace, chosen=chosen, format=shape)
         name = f"{(chosen.kind or 'decisions').lower()}-{shape}.jsonl"
-        return StreamingHttpResponse(
-            lines, content_type=NDJSON, headers={"Content-Disposition": f'attachment; filename="{name}"'}
-        )
+        return stream_export(workspace=acting(request).workspace, chosen=chosen, format=shape, name=name)
 
 
 class Export(ExportView):
-    """Streams decisions as JSON lines of chats, newest first."""
+    """Streams decisions as JSON lines of chats, newest first. The header Reckoner-Left-Out says how many decisions each
+    limit left out."""
 
     @extend_schema(
         operation_id="notes_export_chats",
         tags=TAGS,
-        parameters=[*CHOICE, OpenApiParameter("requireReward", bool, default=False)],
+        parameters=[*CHOICE, OpenApiParameter("requireReward", bool, default=False), LEFT_OUT_HEADER],
         responses={(200, NDJSON): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
@@ -348,7 +346,8 @@ class Export(ExportView):
 
 
 class ExportFile(ExportView):
-    """Streams an agent's decisions as JSON lines of prompt and completion, newest first."""
+    """Streams an agent's decisions as JSON lines of prompt and completion, newest first. The header Reckoner-Left-Out
+    says how many decisions each limit left out."""
 
     @extend_schema(
         operation_id="notes_export_completions",
@@ -357,6 +356,7 @@ class ExportFile(ExportView):
             OpenApiParameter("agentType", str, enum=FIVE, required=True),
             *CHOICE[1:],
             OpenApiParameter("requireReward", bool, default=True),
+            LEFT_OUT_HEADER,
         ],
         responses={(200, NDJSON): OpenApiTypes.STR},
     )

@@ -13,8 +13,11 @@ from typing import Any
 
 import msgspec
 
+from decisions.agents.actions import make_space
 from decisions.agents.current import get_current_agent
 from decisions.agents.kinds import KINDS, KindSetup
+from decisions.agents.kinds.setup import action_schema, state_schema
+from decisions.errors import UnknownAgent
 from decisions.gateway.answers import Answer
 from decisions.gateway.decide import decide
 from decisions.ingest.decoding import fault_of
@@ -38,7 +41,7 @@ def ask_agent(
 ) -> dict[str, Any]:
     """The answer of the workspace's agent of this kind, recorded. `place` is where the state stands in the body, for
     faults: "input". `user`: for whom. Raises UnknownAgent, Conflict, InvalidInput, and what `decide` raises."""
-    agent = agent_of_kind(by, kind)
+    agent = _find_agent(by, kind, state, place)
     if get_current_agent(by, agent.slug).version.action_space != ActionSpaceKind.STRUCTURED:
         raise Conflict(
             f"The agent {agent.slug!r} cannot answer as a {kind} of the notes app: its actions are not objects of a "
@@ -53,6 +56,18 @@ def ask_agent(
         raise type(error)(error.message, faults=[_renamed(fault, place) for fault in error.faults]) from error
     shown = {"confidence": answer.confidence, "reasoning": answer.reasoning, "decisionId": answer.decision_id}
     return ANSWERS[kind](answer) | shown
+
+
+def _find_agent(by: Actor, kind: str, state: Mapping[str, Any], place: str) -> Agent:
+    """What is wrong with the state comes first, also without such an agent. Raises InvalidInput, UnknownAgent."""
+    try:
+        return agent_of_kind(by, kind)
+    except UnknownAgent:
+        setup = KINDS[kind]
+        space = make_space(setup.action_space, action_schema(setup), state_schema(setup))
+        if space.state is not None and (faults := space.state.faults(dict(state))):
+            raise InvalidInput("The input is invalid.", faults=[_renamed(fault, place) for fault in faults]) from None
+        raise
 
 
 def _item(

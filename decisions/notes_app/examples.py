@@ -35,7 +35,7 @@ DECISION = {
     "modelVersion": "gpt-4.1-mini-20250101",
     "confidence": 0.9,
     "reasoning": "It names a trip.",
-    "alternativeActions": [{"action": {"status": "ON_HOLD"}, "probability": None}],
+    "alternativeActions": [{"status": "ON_HOLD"}],
     "userFeedback": "CONFIRMED",
     "userCorrection": None,
     "feedbackAt": MOMENT,
@@ -60,6 +60,7 @@ PROCESSED_MESSAGE = "5 decisions received the outcome of their item; 5 rewards c
 METADATA = {
     "decisionId": ID,
     "agentType": "FILER",
+    "agent": "filer",
     "itemId": "item-1",
     "opusId": "opus-1",
     "userFeedback": "CONFIRMED",
@@ -68,8 +69,10 @@ METADATA = {
     "createdAt": MOMENT,
     "rewardComputedAt": MOMENT,
 }
-CHAT_LINE = story.chat_line("You file items. …", STATE, ACTION, METADATA)
-COMPLETION_LINE = story.completion_line("File this item. …", json.dumps(ACTION), METADATA)
+_OPTIONS = [f'{{"priority":"HIGH","status":"{status}","swimlane":"PROJECT"}}' for status in ("TODO", "TRASH")]
+_ROW = story.choice_row(ID, "File this item. …", _OPTIONS)
+CHAT_LINE = story.chat_line("You file items. …", STATE, ACTION, METADATA, _ROW)
+COMPLETION_LINE = story.completion_line("File this item. …", json.dumps(ACTION), METADATA, _ROW)
 _COUNTS = {
     "totalDecisions": 230,
     "decisionsWithReward": 120,

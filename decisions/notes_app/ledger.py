@@ -19,7 +19,7 @@ from decisions.errors import UnknownAgent
 from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import DecisionIn
-from decisions.models import Agent, Decision, Item, Project, Reward, StatusChange
+from decisions.models import Agent, Decision, Item, Label, Project, Reward, StatusChange
 from decisions.models.verdicts import (
     VERDICT,
     WITHDRAWN,
@@ -122,22 +122,28 @@ def _own_version(agent: Agent, text: str) -> int | None:
     name, _, number = text.rpartition(":")
     if agent.registered_model is None or name != agent.registered_model.name:
         return None
-    if not (number.isascii() and number.isdecimal()) or len(number) > 9:
-        return None
+    if not (number.isascii() and number.isdecimal()) or len(number) > 9 or str(int(number)) != number:
+        return None  # `filer:07` comes back as it was sent, as the name of an outside model
     there = ModelVersion.objects.filter(registered_model=agent.registered_model, number=int(number)).exists()
     return int(number) if there else None
 
 
-def _alternatives(given: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+def _alternatives(sent: Sequence[Any] | None) -> list[dict[str, Any]] | None:
     """Actions, or objects that hold one with its probability, as Alternative takes them."""
-    if given is None:
-        return None
-    return [
-        dict(one)
-        if isinstance(one, Mapping) and "action" in one and set(one) <= {"action", "probability"}
-        else {"action": one}
-        for one in given
-    ]
+    return None if sent is None else [dict(one) if _has_probability(one) else {"action": one} for one in sent]
+
+
+def _has_probability(alternative: Any) -> bool:
+    return (
+        isinstance(alternative, Mapping)
+        and alternative.keys() == {"action", "probability"}
+        and alternative["probability"] is not None
+    )
+
+
+def _sent_alternatives(stored: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:
+    """The inverse of `_alternatives`."""
+    return None if stored is None else [one if _has_probability(one) else one["action"] for one in stored]
 
 
 def list_notes_decisions(*, workspace: Workspace, chosen: ExportChoice) -> list[dict[str, Any]]:
@@ -167,6 +173,12 @@ def describe_decisions(workspace: Workspace, ids: Sequence[uuid.UUID]) -> list[d
     return [_describe(found[one], items, projects, uses.get(one, UNUSED)) for one in ids if one in found]
 
 
+def _correction_of(label: Label) -> Any:
+    """As it was sent; what a page or another API made is the right action, or words."""
+    given = (label.correction_sent, label.corrected_action, label.note or None)
+    return next((one for one in given if one is not None), None)
+
+
 def _by_ref(rows: Any, refs: set[str | None]) -> dict[str, Any]:
     return {row.ref: row for row in rows.filter(ref__in=refs - {None})}
 
@@ -189,9 +201,9 @@ def _describe(decision: Any, items: Mapping[str, Item], projects: Mapping[str, P
         "modelVersion": str(decision.model_version) if decision.model_version else decision.policy_name,
         "confidence": decision.confidence,
         "reasoning": decision.reasoning,
-        "alternativeActions": decision.alternatives,
+        "alternativeActions": _sent_alternatives(decision.alternatives),
         "userFeedback": verdict.value.upper() if verdict is not None else None,
-        "userCorrection": (label.corrected_action or label.note or None) if label is not None else None,
+        "userCorrection": _correction_of(label) if label is not None else None,
         "feedbackAt": given_at(verdict) if verdict is not None else None,
         "outcomeMetrics": {row.metric: row.value for row in measured} or None,
         "outcomeObservedAt": given_at(measured[-1]) if measured else None,
@@ -276,4 +288,6 @@ def find_change(workspace: Workspace, name: str) -> StatusChange | None:
         found = changes.filter(id=uuid.UUID(name)).first()
     except ValueError:
         found = None
-    return found or changes.filter(external_id=name).first()
+    if found is None and "\0" not in name:  # the database holds no such name
+        found = changes.filter(external_id=name).first()
+    return found

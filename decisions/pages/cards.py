@@ -21,6 +21,7 @@ from decisions.errors import Erased
 from decisions.labelling.corrections import find_correction_faults
 from decisions.models import Decision, LabelSuggestion, Verdict
 from decisions.queries.decision_shown import ShownDecision, show_decision
+from decisions.queries.suggestion_shown import find_suggestions
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.pages.guard import PageRequest, View, safe_next, wants_part
 
@@ -57,9 +58,7 @@ def show_in_order(request: PageRequest, ids: Iterable[uuid.UUID]) -> list[ShownD
 def make_cards(request: PageRequest, ids: Iterable[uuid.UUID]) -> list[ShownDecision]:
     """Decisions to label, in the order of `ids`, with what the auto-labeler suggests."""
     cards = show_in_order(request, ids)
-    found = {
-        one.decision_id: one for one in LabelSuggestion.objects.filter(decision__in=[c.decision.id for c in cards])
-    }
+    found = find_suggestions("decision", [card.decision.id for card in cards])
     return [replace(card, suggestion=found.get(card.decision.id)) for card in cards]
 
 
@@ -74,11 +73,24 @@ class Editing(Exception):
 
 def read_label(request: PageRequest, decision: Decision) -> dict[str, Any]:
     """Verdict, corrected action and note of a label's form. `option`, the right option's place in the decision, and
-    `correct` mean corrected. Raises InvalidInput, Erased, Editing."""
+    `correct` mean corrected; `suggested` says what the suggestion of this id says. Raises InvalidInput, Erased,
+    Editing."""
     note = read_note(request)
+    if "suggested" in request.POST:
+        return _read_suggestion(decision, request.POST["suggested"]) | {"note": note}
     corrected = _read_correction(request, decision)
     verdict = request.POST.get("verdict") or (Verdict.CORRECTED if corrected is not None else "")
     return {"verdict": verdict, "corrected_action": corrected, "note": note}
+
+
+def _read_suggestion(decision: Decision, given: str) -> dict[str, Any]:
+    """Raises InvalidInput where it is not there any more: the reviewer saw another one."""
+    found = LabelSuggestion.objects.filter(decision=decision).exclude(verdict="").first()
+    if found is None or str(found.id) != given:
+        fault = FieldFault("suggested", "is not there any more", "the suggestion that is shown now")
+        raise InvalidInput("The suggestion has changed. Reload the page to see the new one.", faults=[fault])
+    corrected = found.action if found.verdict != Verdict.CONFIRMED else None
+    return {"verdict": found.verdict, "corrected_action": corrected}
 
 
 def read_note(request: PageRequest) -> str:

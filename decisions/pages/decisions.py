@@ -18,12 +18,20 @@ from django.views.decorators.http import require_POST, require_safe
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.labelling.skips import skip_decision, take_skip_back
 from decisions.models import Agent, Decision, Label
-from decisions.pages.cards import AHEAD, get_decision, make_cards, read_label, show_editing, show_in_order
+from decisions.pages.cards import (
+    AHEAD,
+    get_decision,
+    make_cards,
+    read_label,
+    show_editing,
+    show_in_order,
+)
 from decisions.queries import browse
 from decisions.queries.browse import Filters, parse_filters
 from decisions.queries.chart import count_by_time
 from decisions.queries.decision_shown import show_decision
 from decisions.queries.queue import find_labelling_queue
+from decisions.queries.suggestion_shown import find_suggestions
 from decisions.queries.waterfall import draw_waterfall
 from models_registry.models import Arm, ModelVersion
 from workspaces.errors import FieldFault, InvalidInput
@@ -119,7 +127,7 @@ def decision_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     decision = get_decision(request, pk)
     filters = parse_filters(request.GET)
     newer, older = browse.find_neighbours(request.workspace, filters, pk)
-    shown = show_decision(decision)
+    shown = show_decision(decision, find_suggestions("decision", [pk]).get(pk))
     reward = shown.reward
     spec = reward.spec if reward is not None else decision.agent.reward_specs.order_by("-number").first()
     fall = draw_waterfall(decision, spec, reward, now=timezone.now()) if spec is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from decisions.models import Episode, Label, LabelQueue, QueueSubject
@@ -12,6 +12,7 @@ from decisions.pages import cards
 from decisions.pages.episodes import get_episode
 from decisions.queries.decision_shown import SaidLabel, ShownDecision
 from decisions.queries.episode_shown import ShownEpisode, tell_episodes
+from decisions.queries.suggestion_shown import ShownSuggestion, find_only_decisions, find_suggestions
 from workspaces.pages.guard import PageRequest
 
 MOST_LINES = 200
@@ -42,7 +43,17 @@ def _say_of_decision(shown: ShownDecision, label: Label) -> SaidLabel:
 def _tell_episodes(request: PageRequest, ids: Iterable[uuid.UUID]) -> list[ShownEpisode]:
     wanted = list(ids)
     found = Episode.objects.for_workspace(request.workspace).select_related("agent").in_bulk(wanted)
-    return tell_episodes([found[pk] for pk in wanted if pk in found], most=MOST_LINES)
+    told = tell_episodes([found[pk] for pk in wanted if pk in found], most=MOST_LINES)
+    return [replace(shown, suggestion=suggestion) for shown, suggestion in zip(told, _suggest(told), strict=True)]
+
+
+def _suggest(told: Sequence[ShownEpisode]) -> list[ShownSuggestion | None]:
+    """For each episode, what is suggested of it; of one with a single decision, what is suggested of that."""
+    ids = [shown.episode.id for shown in told]
+    of_episode = find_suggestions("episode", ids)
+    only = find_only_decisions(ids)
+    of_decision = find_suggestions("decision", only.values())
+    return [of_episode.get(pk) or of_decision.get(only.get(pk, pk)) for pk in ids]
 
 
 def _read_episode(request: PageRequest, pk: uuid.UUID) -> dict[str, Any]:

@@ -11,14 +11,16 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
+from decisions.agents.caching import takes_options
+from decisions.agents.current import find_current_version
 from decisions.errors import InvalidRewardSpec, OutdatedVersion
-from decisions.models import Agent, RewardSpec
+from decisions.models import Agent, AgentKind, RewardSpec
 from decisions.pages.found import get_agent
 from decisions.pages.revision import show_form
 from decisions.pages.reward_form import RewardSpecForm, digest_of, write_content
 from decisions.pages.rewards import get_newest_spec
 from decisions.queries.reward_specs import compare_specs, list_specs
-from decisions.rewards.components.defaults import PRESETS, TRACES, VERDICT_ONLY
+from decisions.rewards.components.defaults import CHOOSER, PRESETS, TRACES, VERDICT_ONLY, Preset
 from decisions.rewards.judged import find_judge_faults
 from decisions.rewards.revising import rebase_content, revise_reward_spec
 from decisions.rewards.spec_content import (
@@ -72,12 +74,20 @@ def agent_rewards_edit(request: PageRequest, agent: str) -> HttpResponse:
     return redirect("pages:agent-rewards", request.workspace.slug, found.slug)
 
 
+def _find_preset(agent: Agent) -> Preset:
+    """What a new agent of the kind begins with."""
+    version = find_current_version(agent)
+    if agent.kind == AgentKind.CUSTOM and version is not None and takes_options(version):
+        return CHOOSER
+    return PRESETS.get(agent.kind, VERDICT_ONLY)
+
+
 def _begin_with(request: PageRequest, agent: Agent, newest: RewardSpec) -> SpecContent:
     """What the address names: a preset, an older version, or a draft, whose changes go on top of the newest version;
     else the newest version."""
     preset = request.GET.get("preset")
     if preset is not None:
-        return preset_content(TRACES if preset == "traces" else PRESETS.get(agent.kind, VERDICT_ONLY))
+        return preset_content(TRACES if preset == "traces" else _find_preset(agent))
     if (number := request.GET.get("from", "")).isascii() and number.isdecimal() and len(number) < 10:
         spec = agent.reward_specs.filter(number=int(number)).first()
         if spec is None:

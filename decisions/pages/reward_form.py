@@ -18,6 +18,7 @@ from django import forms
 
 from decisions.queries.reward_specs import ALL_COUNTS, CREDIT_TITLES, TITLES, UNKNOWN_TITLES
 from decisions.rewards.components import COMPONENTS, Component, Parameter
+from decisions.rewards.components.component import describe_range
 from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY
 from decisions.rewards.credit import SCHEMES
 from decisions.rewards.spec_content import (
@@ -143,8 +144,8 @@ class RewardSpecForm(forms.Form):
         self.fields[f"window-{name}"] = _number(
             f"Window of {name}, days", "After it, a missing value is final. Empty: it never is."
         )
-        low, high = component.attainable()
-        says = f"Counts after the window, from {low:g} to {high:g}. Empty: none counts.".replace("-", "−")
+        values = describe_range(*component.attainable()).replace("-", "−")
+        says = f"Counts after the window: {values}. Empty: none counts."
         self.fields[f"missing-{name}"] = _number(f"Missing value of {name}", says)
         for parameter, default in component.parameters.items():
             self.fields[f"parameter-{name}-{parameter}"] = _parameter_field(component, parameter, default)

@@ -16,6 +16,8 @@ from decisions.pages import (
     reward_history,
     rewards,
     similar,
+    suggestions,
+    traces,
 )
 
 urlpatterns = [
@@ -28,6 +30,9 @@ urlpatterns = [
     path("agents/<slug:agent>/versions/<int:number>/use", agents.agent_version_use, name="agent-version-use"),
     path("agents/<slug:agent>/judges", judges.agent_judges, name="agent-judges"),
     path("agents/<slug:agent>/judges/calibrate", judges.agent_judge_calibrate, name="agent-judge-calibrate"),
+    path("agents/<slug:agent>/suggestions", suggestions.agent_suggestions, name="agent-suggestions"),
+    path("agents/<slug:agent>/suggestions/learn", suggestions.agent_suggestions_learn, name="agent-suggestions-learn"),
+    path("agents/<slug:agent>/traces", traces.agent_traces, name="agent-traces"),
     path("agents/<slug:agent>/rewards", rewards.agent_rewards, name="agent-rewards"),
     path("agents/<slug:agent>/rewards/history", reward_history.reward_history, name="agent-reward-history"),
     path("agents/<slug:agent>/rewards/status", rewards.agent_rewards_status, name="agent-rewards-status"),

@@ -13,8 +13,9 @@ from decisions.agents.prompts import as_text
 from decisions.editors.editor import Form
 from decisions.editors.parts import Part
 from decisions.editors.table import case_of, editor_of
-from decisions.models import ActionSpaceKind, Decision, Feedback, Label, LabelSuggestion, Reward
+from decisions.models import ActionSpaceKind, Decision, Feedback, Label, Reward
 from decisions.models.verdicts import find_label, find_verdict, label_key
+from decisions.queries.suggestion_shown import ShownSuggestion
 from workspaces.templatetags import show
 
 MAX_KEYS = 9
@@ -94,7 +95,7 @@ class ShownDecision:
     verdict: str
     corrected_action: Any
     rewards: tuple[Reward, ...]
-    suggestion: LabelSuggestion | None = None
+    suggestion: ShownSuggestion | None = None
 
     @property
     def title(self) -> str:
@@ -227,7 +228,7 @@ class ShownDecision:
         return tuple(sorted(found, key=lambda event: event.at, reverse=True))
 
 
-def show_decision(decision: Decision, suggestion: LabelSuggestion | None = None) -> ShownDecision:
+def show_decision(decision: Decision, suggestion: ShownSuggestion | None = None) -> ShownDecision:
     """Reads prefetched labels, feedback and rewards only. Pending labels are left out: reviewers of a queue judge by
     themselves."""
     labels = sorted(

@@ -13,6 +13,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from decisions.models import Agent, Episode, Step
+from decisions.models.episode import HELD_OUT
 from decisions.queries.browse import WINDOWS
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
@@ -22,9 +23,6 @@ LOOK = 2_000
 """Among how many of the newest episodes failures are looked for, which no index serves; and how many of a name."""
 CLOCKS = dt.timedelta(hours=1)
 """How far a client's clock may be ahead of ours."""
-HELD_OUT = "held-out/"
-"""How sessions begin of episodes on held-out tasks, by which runs were measured: nobody was served, so lists and queues
-leave them out unless a session or a name is asked for."""
 STATES = {"failed": "With failures"}
 
 
@@ -75,6 +73,7 @@ def walk_episodes(
     if filters.session:
         found = found.filter(session=filters.session)
     elif not filters.q:
+        # Nobody was served by them: they are shown where a session or a name is asked for.
         found = found.exclude(session__startswith=HELD_OUT)
     if filters.since:
         since = timezone.now() - WINDOWS[filters.since][1]

@@ -13,6 +13,7 @@ from decisions.ingest.schemas import LONGEST_MS
 from decisions.models import Decision, Episode, Feedback, Step, StepKind
 from decisions.queries.decision_shown import Node, show_value
 from decisions.queries.episodes import Totals, find_steps, find_totals
+from decisions.queries.suggestion_shown import ShownSuggestion
 
 MOST_DEPTH = 6
 """Deeper lines are set in no further: a phone has no room."""
@@ -77,6 +78,7 @@ class ShownEpisode:
     lines: tuple[Line, ...]
     feedback: tuple[Feedback, ...]
     more: bool
+    suggestion: ShownSuggestion | None = None
 
     @property
     def failures(self) -> tuple[Line, ...]:

@@ -22,6 +22,7 @@ from decisions.agents.prompts import PromptError, make_prompt
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, GIVEN_AT, STANDS, VERDICT, WITHDRAWN
+from decisions.queries.exported import Exported, write_choice_rows
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
@@ -51,28 +52,6 @@ class ExportChoice:
     limit: int | None = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """One decision on its way out. JSON fields are PostgreSQL's text of them, not parsed."""
-
-    id: uuid.UUID
-    agent: Agent
-    version: AgentVersion
-    item_ref: str | None
-    project_ref: str | None
-    state: str
-    options: str | None
-    action: str
-    reasoning: str | None
-    confidence: float | None
-    observed_at: dt.datetime
-    reward: float | None
-    rewarded_at: dt.datetime | None
-    verdict: str | None
-    correction: str | None
-    metrics: str | None
-
-
 @dataclass(slots=True)
 class ExportReport:
     """Filled while lines are taken. `unusable` decisions lack a field that their agent's prompt names."""
@@ -100,17 +79,18 @@ class ExportReport:
 # the walk ended and how many it passed, also where nothing is left.
 _PAGE = f"""
 WITH page AS MATERIALIZED (
-  SELECT d.id, d.agent_id, d.agent_version_id, d.item_ref, d.project_ref, d.state, d.options, d.action, d.reasoning,
-         d.confidence, d.observed_at
+  SELECT d.id, d.agent_id, d.agent_version_id, d.item_ref, d.project_ref, {{content}},
+         d.confidence, d.observed_at, d.unit, d.propensity, d.temperature, d.epsilon
     FROM decisions_decision d
    WHERE {{scope}} AND d.id < %(before)s{{conditions}}
    ORDER BY d.id DESC LIMIT %(page)s
 ), rewarded AS MATERIALIZED (
-  SELECT p.*, r.raw, r.computed_at
+  SELECT p.*, r.raw, r.computed_at, (r.components -> s.signal ->> 'value')::float8 AS signal
     FROM page p
-    LEFT JOIN unnest(%(agents)s::uuid[], %(specs)s::uuid[]) AS s(agent_id, spec_id) ON s.agent_id = p.agent_id
+    LEFT JOIN unnest(%(agents)s::uuid[], %(specs)s::uuid[], %(signals)s::text[]) AS s(agent_id, spec_id, signal)
+           ON s.agent_id = p.agent_id
     LEFT JOIN LATERAL (
-      SELECT raw, computed_at FROM decisions_reward
+      SELECT raw, computed_at, components FROM decisions_reward
        WHERE decision_id = p.id AND spec_id = s.spec_id ORDER BY version DESC LIMIT 1
     ) r ON true
    WHERE (r.raw IS NOT NULL OR NOT %(require_reward)s)
@@ -132,17 +112,23 @@ WITH page AS MATERIALIZED (
     ) f ON true
    WHERE f.verdict IS NOT NULL OR NOT %(require_feedback)s
 ), found AS (
-  SELECT p.*, l.corrected_action
+  SELECT p.*, l.correction, l.corrected_action
     FROM judged p
     LEFT JOIN LATERAL (
-      SELECT corrected_action FROM decisions_label WHERE decision_id = p.id AND 'label:' || id = p.key
+      SELECT coalesce(correction_sent, corrected_action, to_jsonb(nullif(note, ''))) AS correction, corrected_action
+        FROM decisions_label WHERE decision_id = p.id AND 'label:' || id = p.key
     ) l ON true
 )
 SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f.id, f.agent_id, f.agent_version_id,
        f.item_ref, f.project_ref, f.state, f.options, f.action, f.reasoning, f.confidence, f.observed_at, f.raw,
-       f.computed_at, f.verdict, f.corrected_action, f.metrics
+       f.computed_at, f.verdict, f.correction, f.corrected_action, f.metrics, f.unit, f.propensity, f.alternatives,
+       f.temperature, f.epsilon, f.signal
   FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
 """  # noqa: S608 - our own names
+
+_CONTENT = "d.state, d.options, d.action, d.reasoning, d.alternatives"
+_NO_CONTENT = "'{}'::jsonb AS state, NULL AS options, 'null'::jsonb AS action, NULL AS reasoning, NULL AS alternatives"
+"""For whoever only counts."""
 
 # What may be among the chosen, as PostgreSQL's text of an array, or NULL where it is too much: newer versions and facts
 # that supersede are asked for by the page itself.
@@ -161,10 +147,11 @@ SELECT decision_id FROM decisions_feedback
 """
 
 
-def export_rows(*, workspace: Workspace, chosen: ExportChoice) -> Iterator[Exported]:
-    """The chosen decisions, newest first. Raises InvalidInput, before the first row, for an agent that is not there."""
+def export_rows(*, workspace: Workspace, chosen: ExportChoice, with_content: bool = True) -> Iterator[Exported]:
+    """The chosen decisions, newest first; without content state, options, action and reasoning are empty. Raises
+    InvalidInput, before the first row, for an agent that is not there."""
     agents = _find_agents(workspace, chosen)
-    return _walk(workspace, chosen, agents)
+    return _walk(workspace, chosen, agents, _CONTENT if with_content else _NO_CONTENT)
 
 
 def _find_agents(workspace: Workspace, chosen: ExportChoice) -> dict[uuid.UUID, Agent]:
@@ -181,20 +168,19 @@ def _find_agents(workspace: Workspace, chosen: ExportChoice) -> dict[uuid.UUID, 
     return {agent.id: agent for agent in agents}
 
 
-def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID, Agent]) -> Iterator[Exported]:
+def _walk(
+    workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID, Agent], content: str
+) -> Iterator[Exported]:
     if not agents or chosen.limit == 0:
         return
-    specs = dict(
-        RewardSpec.objects.filter(agent__in=agents)
-        .order_by("agent_id", "-number")
-        .distinct("agent_id")
-        .values_list("agent_id", "id")
-    )
-    versions = AgentVersion.objects.filter(agent__in=agents).only("prompt_template", "system_prompt").in_bulk()
+    newest = RewardSpec.objects.filter(agent__in=agents).order_by("agent_id", "-number").distinct("agent_id")
+    specs = {spec.agent_id: spec for spec in newest}
+    versions = AgentVersion.objects.filter(agent__in=agents).in_bulk()
     parameters: dict[str, Any] = {
         "workspace": workspace.id,
         "agents": list(agents),
-        "specs": [specs.get(agent) for agent in agents],
+        "specs": [specs[agent].id if agent in specs else None for agent in agents],
+        "signals": [specs[agent].signal if agent in specs else None for agent in agents],
         "agent": next(iter(agents)),
         "min_reward": chosen.min_reward,
         "max_reward": chosen.max_reward,
@@ -206,7 +192,7 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
     few = _find_few(chosen, parameters)
     if few == "{}":
         return
-    statement = _build(chosen, one_agent=len(agents) == 1, few=few is not None)
+    statement = _build(chosen, content, one_agent=len(agents) == 1, few=few is not None)
     parameters["few"] = few
     before, left, size = LAST_ID, chosen.limit, PAGE
     while True:
@@ -219,7 +205,7 @@ def _walk(workspace: Workspace, chosen: ExportChoice, agents: Mapping[uuid.UUID,
             if row_id is None:
                 continue  # nothing of this page is left
             kept += 1
-            yield Exported(row_id, agents[agent_id], versions[version_id], *rest)
+            yield Exported(row_id, agents[agent_id], versions[version_id], specs.get(agent_id), *rest)
             if left is not None:
                 left -= 1
                 if left == 0:
@@ -243,7 +229,7 @@ def _find_few(chosen: ExportChoice, parameters: Mapping[str, Any]) -> str | None
     return None
 
 
-def _build(chosen: ExportChoice, *, one_agent: bool, few: bool) -> sql.Composed:
+def _build(chosen: ExportChoice, content: str, *, one_agent: bool, few: bool) -> sql.Composed:
     conditions = f" AND d.{NOT_ERASED}"
     if chosen.since is not None:
         conditions += " AND d.recorded_at >= %(since)s"
@@ -253,7 +239,7 @@ def _build(chosen: ExportChoice, *, one_agent: bool, few: bool) -> sql.Composed:
         conditions += " AND d.id = ANY(%(few)s::uuid[])"
     # Each scope has its own index in order of ids.
     scope = "d.agent_id = %(agent)s" if one_agent else "d.workspace_id = %(workspace)s AND d.agent_id = ANY(%(agents)s)"
-    return sql.SQL(_PAGE).format(scope=sql.SQL(scope), conditions=sql.SQL(conditions))
+    return sql.SQL(_PAGE).format(scope=sql.SQL(scope), conditions=sql.SQL(conditions), content=sql.SQL(content))
 
 
 def _raw(text: str | None) -> msgspec.Raw | None:
@@ -264,6 +250,7 @@ def _metadata(row: Exported) -> dict[str, Any]:
     return {
         "decisionId": row.id,
         "agentType": row.agent.kind,
+        "agent": row.agent.slug,
         "itemId": row.item_ref,
         "opusId": row.project_ref,
         "userFeedback": row.verdict.upper() if row.verdict is not None else None,
@@ -284,8 +271,9 @@ def system_message(row: Exported) -> str:
 
 
 def as_chat(row: Exported) -> dict[str, Any]:
-    """{messages, reward, metadata}: the state as the user's message, action, reasoning and confidence as the answer.
-    `metadata.systemPrompt` says whether the system message is the agent's own system prompt."""
+    """{messages, reward, metadata, rows}: the state as the user's message, action, reasoning and confidence as the
+    answer. `rows` (decisions.queries.exported) are there where it chose or ranked. `metadata.systemPrompt` says
+    whether the system message is the agent's own system prompt."""
     answer = {"action": _raw(row.action), "reasoning": row.reasoning, "confidence": row.confidence}
     return {
         "messages": [
@@ -295,12 +283,13 @@ def as_chat(row: Exported) -> dict[str, Any]:
         ],
         "reward": row.reward,
         "metadata": _metadata(row) | {"systemPrompt": bool(row.version.system_prompt)},
+        **write_choice_rows(row),
     }
 
 
 def as_completion(row: Exported) -> dict[str, Any]:
-    """{prompt, completion, reward, metadata}: the agent's own prompt, and the answer it asks for; `system` beside them
-    where it was decided under a system prompt.
+    """{prompt, completion, reward, metadata, rows}: the agent's own prompt, and the answer it asks for; `system` beside
+    them where it was decided under a system prompt, `rows` as in a chat.
 
     An action that is an object is completed by reasoning and confidence where they were logged; text stays text.
     Raises PromptError for a state without a field that the prompt names.
@@ -318,6 +307,7 @@ def as_completion(row: Exported) -> dict[str, Any]:
         "completion": action if isinstance(action, str) else msgspec.json.encode(action).decode(),
         "reward": row.reward,
         "metadata": _metadata(row),
+        **write_choice_rows(row),
     }
 
 

@@ -28,10 +28,8 @@ LEAST_ACTIONS, LEAST_OF_AN_ACTION = 2, 5
 """So many actions must be right that often: else there is nothing to tell apart."""
 NAMED = 3
 """So many actions are named in a text."""
-WRITES = (
-    "Its action is a text, and a small new model cannot write. Such an agent begins with a pretrained model: create a"
-    " dataset of texts, and start a run with the method sft from a base model that RECKONER_BASE_MODELS allows."
-)
+TEXT = "text"
+"""Stands for every text: which one was right is nothing to count."""
 
 # OFFSET 0 keeps the planner from hashing all feedback: each decision is one probe of an index.
 _COUNTED = f"""
@@ -52,13 +50,13 @@ WITH newest AS MATERIALIZED (
     FROM said f WHERE f.metric = '{VERDICT}' AND {STANDS.format("f", "said")}
    ORDER BY f.decision_id, {FIRST_COUNTS.format("f")}
 ), named AS (
-  SELECT d.agent_id, d.agent_version_id, d.options,
+  SELECT d.agent_id, d.agent_version_id, d.options, v.verdict = 'confirmed' AS confirmed,
          CASE v.verdict WHEN 'confirmed' THEN d.action ELSE
            (SELECT l.corrected_action FROM decisions_label l
              WHERE l.decision_id = d.id AND 'label:' || l.id = v.key) END AS right_action
     FROM judged v JOIN newest d ON d.id = v.decision_id WHERE v.source = 'human' AND v.verdict <> 'ignored'
 )
-SELECT agent_id, agent_version_id, options, right_action, count(*) FROM named GROUP BY 1, 2, 3, 4
+SELECT agent_id, agent_version_id, options, right_action, confirmed, count(*) FROM named GROUP BY 1, 2, 3, 4, 5
 """  # noqa: S608 - numbers and names of ours
 
 
@@ -66,13 +64,15 @@ SELECT agent_id, agent_version_id, options, right_action, count(*) FROM named GR
 class FirstLabels:
     """Of one agent's newest decisions: how many `verdicts` of people there are, and of those that name the right
     action, how often each of the `actions` was right. `cannot`: why no number of verdicts would do; "" otherwise.
-    `fixed`: every decision chooses among the same actions."""
+    `fixed`: every decision chooses among the same actions. `writes`: its actions are texts, of which those count that
+    were confirmed; a new tiny model cannot write them."""
 
     agent: Agent
     verdicts: int = 0
     actions: Mapping[str, int] = field(default_factory=dict)
     cannot: str = ""
     fixed: bool = True
+    writes: bool = False
 
     @property
     def labels(self) -> int:
@@ -92,6 +92,11 @@ class FirstLabels:
         if self.labels < LEAST:
             of = f"{self.labels:,} of {self.verdicts:,} verdicts name" if self.verdicts else "No verdict names"
             more = LEAST - self.labels
+            if self.writes:
+                of = (
+                    f"{self.labels:,} of {self.verdicts:,} verdicts confirm" if self.verdicts else "No verdict confirms"
+                )
+                return f"{of} a text; a first model needs {LEAST}, so {more} more."
             return (
                 f"{of} the right action; a first model needs {LEAST}, so {more} more. A confirmed decision names it,"
                 " and so does a correction."
@@ -133,6 +138,7 @@ def find_first_labels(agents: Sequence[Agent]) -> dict[uuid.UUID, FirstLabels]:
             dict(actions[agent.id].most_common()),
             cannot[agent.id],
             fixed=_is_fixed(acting[agent.id]),
+            writes=(version := acting[agent.id]) is not None and _writes(version),
         )
         for agent in agents
     }
@@ -146,8 +152,12 @@ def _count(
         return
     with connection.cursor() as cursor:
         cursor.execute(_COUNTED, {"agents": [agent.id for agent in agents]})
-        for agent_id, version_id, offered, right, count in cursor.fetchall():
-            yield agent_id, _option(versions[version_id], offered, right), count
+        for agent_id, version_id, offered, right, confirmed, count in cursor.fetchall():
+            version = versions[version_id]
+            if _writes(version):
+                yield agent_id, TEXT if confirmed else None, count
+            else:
+                yield agent_id, _option(version, offered, right), count
 
 
 def _option(version: AgentVersion, offered: str | None, right: str | None) -> str | None:
@@ -167,10 +177,10 @@ def _is_fixed(version: AgentVersion | None) -> bool:
     return version is not None and bool(choices_of(version, {}).options)
 
 
+def _writes(version: AgentVersion) -> bool:
+    """Whether its actions are texts, or objects that are written as such, and no choice."""
+    return version.action_space != ActionSpaceKind.RANKING and choices_of(version, None).options is None
+
+
 def _why_never(version: AgentVersion | None) -> str:
-    if version is None:
-        return "It has no version yet. A version defines the prompt and the options."
-    if version.action_space == ActionSpaceKind.RANKING:
-        return ""
-    choices = choices_of(version, None)
-    return "" if choices.options is not None else f"{WRITES} (The action {choices.reason}.)"
+    return "It has no version yet. A version defines the prompt and the options." if version is None else ""

@@ -16,7 +16,7 @@ from django.db import connection
 from psycopg import sql
 
 from decisions.models import RewardSpec
-from decisions.models.episode import SAME_QUERY
+from decisions.models.episode import IS_LIVE, SAME_QUERY
 from decisions.models.tombstones import NOT_ERASED, PSEUDONYM_PREFIX
 from decisions.models.verdicts import FIRST_COUNTS, STANDS, VERDICT
 from decisions.rewards.components import Facts, Group, Trace
@@ -131,7 +131,7 @@ SELECT e.id, other.id
  CROSS JOIN LATERAL (
    SELECT o.id FROM decisions_episode o
     WHERE o.agent_id = e.agent_id AND o.query <> '' AND {SAME_QUERY.format("o")} = {SAME_QUERY.format("e")}
-      AND o.id <> e.id ORDER BY o.id DESC LIMIT {MOST_OTHERS}) other
+      AND o.id <> e.id AND {IS_LIVE.format("o")} ORDER BY o.id DESC LIMIT {MOST_OTHERS}) other
  WHERE e.id = ANY(%(episodes)s) AND e.query <> ''
 """  # noqa: S608
 _OWN_STEPS = f"""

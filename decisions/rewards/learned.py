@@ -24,6 +24,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Agent, TraceClassifier
+from decisions.models.episode import IS_LIVE
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import FIRST_COUNTS, VERDICT
 from decisions.rewards.components import Group
@@ -49,12 +50,13 @@ SELECT DISTINCT d.id FROM decisions_feedback f JOIN decisions_decision d ON d.id
                       AND later.supersedes = f.id AND later.recorded_at <= %(until)s)
  ORDER BY d.id DESC LIMIT %(most)s
 """  # noqa: S608 - names of our own
-# The same of whole episodes, with the one that counts; those that were erased have no words left.
+# The same of whole episodes, with the one that counts; those that were erased have no words left. Nothing is learnt
+# from those on held-out tasks.
 _JUDGED_EPISODES = f"""
 SELECT DISTINCT ON (e.id) e.id, f.value #>> '{{}}', e.query, e.final_response
   FROM decisions_feedback f JOIN decisions_episode e ON e.id = f.episode_id
  WHERE f.workspace_id = %(workspace)s AND f.metric = '{VERDICT}' AND f.source = 'human'
-   AND f.recorded_at <= %(until)s AND e.agent_id = %(agent)s
+   AND f.recorded_at <= %(until)s AND e.agent_id = %(agent)s AND {IS_LIVE.format("e")}
    AND NOT EXISTS (SELECT 1 FROM decisions_feedback later
                     WHERE later.episode_id = f.episode_id AND later.workspace_id = f.workspace_id
                       AND later.supersedes = f.id AND later.recorded_at <= %(until)s)
@@ -66,7 +68,7 @@ SELECT count(*) FROM (
     LEFT JOIN decisions_decision d ON d.id = f.decision_id
     LEFT JOIN decisions_episode e ON e.id = f.episode_id
    WHERE f.workspace_id = %(workspace)s AND f.metric = '{VERDICT}' AND f.source = 'human'
-     AND coalesce(d.agent_id, e.agent_id) = %(agent)s
+     AND coalesce(d.agent_id, e.agent_id) = %(agent)s AND (e.id IS NULL OR {IS_LIVE.format("e")})
      AND (%(since)s::timestamptz IS NULL OR f.recorded_at > %(since)s)
    LIMIT %(most)s) new
 """  # noqa: S608

@@ -14,7 +14,7 @@ import msgspec
 
 from decisions.errors import InvalidRewardSpec
 from decisions.rewards.components import COMPONENTS, FRESH_ONLY, Component
-from decisions.rewards.components.component import LARGEST
+from decisions.rewards.components.component import LARGEST, describe_range
 from decisions.rewards.components.defaults import Preset
 from decisions.rewards.components.rules import InvalidRule, rule_component
 from decisions.rewards.credit import SCHEMES
@@ -147,8 +147,13 @@ def can_be_signal(component: Component | None) -> bool:
 
 def preset_content(preset: Preset) -> SpecContent:
     """Complete."""
-    components = tuple(ComponentSetup(name, weight) for name, weight in preset.weights.items())
-    return complete(SpecContent(components, preset.clamp, preset.low, preset.high, preset.unknown))
+    components = tuple(
+        ComponentSetup(name, weight, preset.parameters.get(name, {})) for name, weight in preset.weights.items()
+    )
+    content = SpecContent(components, preset.clamp, preset.low, preset.high, preset.unknown)
+    if preset.training_low is not None:
+        content = replace(content, training_low=preset.training_low)
+    return complete(content)
 
 
 def read_content(told: Any) -> SpecContent:
@@ -296,7 +301,8 @@ def _component_faults(setup: ComponentSetup, field: str) -> Iterator[FieldFault]
     elif missing is not None and not parameters:
         low, high = known.attainable(setup.parameters)
         if not low <= missing <= high:
-            yield FieldFault(f"{field}.missing", f"{missing} is out of the component's range", f"{low:g} to {high:g}")
+            reason = f"{missing} is out of the component's range"
+            yield FieldFault(f"{field}.missing", reason, describe_range(low, high))
 
 
 def _parameter_faults(setup: ComponentSetup, known: Component, field: str) -> Iterator[FieldFault]:

@@ -65,6 +65,10 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
     name = serializers.CharField(source="__str__")
     model = serializers.CharField(source="registered_model.name")
     digest = serializers.SerializerMethodField(help_text="Digest of its artifact; null for a remote model")
+    acting_sha256 = serializers.CharField(
+        read_only=True,
+        help_text="SHA-256 of the weights that act, its base's among them, as episodes name it; empty if not known",
+    )
     kind = serializers.CharField(read_only=True, help_text="model, adapter, reward_model, or remote")
     base_model = serializers.CharField(
         read_only=True, help_text="What its first ancestor was made from: tiny, a hub id or a folder's name"
@@ -82,6 +86,7 @@ class ModelVersionSerializer(serializers.ModelSerializer[ModelVersion]):
             "state",
             "kind",
             "digest",
+            "acting_sha256",
             "remote_name",
             "base_model",
             "base",

@@ -159,7 +159,9 @@ class DeploymentDetail(generics.GenericAPIView[Deployment]):
     scopes = {"PATCH": Scope.ADMIN, "DELETE": Scope.ADMIN}
 
     @extend_schema(
-        operation_id="change_deployment", request=DeploymentChangeSerializer, responses={"200": DeploymentSerializer}
+        operation_id="change_deployment",
+        request=DeploymentChangeSerializer,
+        responses={"200": DeploymentSerializer, "409": ErrorSerializer},
     )
     def patch(self, request: Request, pk: UUID) -> Response:
         """Changes a deployment's priority, or switches it off and on."""

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from models_registry.artifacts.opening import artifact_path, local_root, reading
 from models_registry.backends.endpoint import Endpoint, endpoint_of
-from models_registry.backends.openai import call, said_in, send
+from models_registry.backends.openai import list_models, said_in, send
 from models_registry.backends.places import name_at
 from models_registry.errors import ArtifactCorrupt, BackendRefused, BackendUnavailable, StoreUnavailable
 from models_registry.models import ArtifactKind, Backend, BackendKind, Capability, Deployment
@@ -51,8 +51,7 @@ def keep_adapters(backend: Backend) -> None:
 
 def _list(endpoint: Endpoint) -> dict[str, str]:
     """The names of what it serves, with the folders that they come from."""
-    listed = call(endpoint, "GET", "/models", None, SECONDS).get("data", [])
-    return {str(one.get("id")): str(one.get("root") or "") for one in listed if isinstance(one, Mapping)}
+    return {str(row.get("id")): str(row.get("root") or "") for row in list_models(endpoint, SECONDS)}
 
 
 def _load(endpoint: Endpoint, root: PurePosixPath, name: str, digest: str) -> str:

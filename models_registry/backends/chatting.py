@@ -18,12 +18,14 @@ import aiohttp
 import msgspec
 from django.conf import settings
 
+from models_registry.backends.answers import ChunkReader, MalformedAnswer, decode, read_completion
 from models_registry.backends.asking import breaker_of
 from models_registry.backends.endpoint import Endpoint
-from models_registry.backends.openai import said_in
-from models_registry.backends.outbound import async_session, async_timeout, headers_of
+from models_registry.backends.openai import said_in, unavailable_by
+from models_registry.backends.outbound import MOST_BYTES, MOST_LINE, async_session, async_timeout, headers_of, too_long
+from models_registry.backends.parameters import adapt, learn
 from models_registry.backends.places import Place
-from models_registry.errors import BackendTooSlow, BackendUnavailable, ChatRefused
+from models_registry.errors import BackendBusy, BackendTooSlow, BackendUnavailable, ChatRefused
 from models_registry.models import BackendKind, ModelVersion
 
 T = TypeVar("T")
@@ -123,10 +125,10 @@ class ChatClients:
         response = await self._send(attempt, {**body, "stream": False})
         async with response:
             answer = await _json_of(endpoint, response)
-        choices = answer.get("choices") if isinstance(answer, dict) else None
-        if not (isinstance(choices, list) and choices and isinstance(choices[0].get("message"), dict)):
-            raise BackendUnavailable(f"{endpoint.name} answered without a message.")
-        return answer
+        try:
+            return read_completion(answer)
+        except MalformedAnswer as error:
+            raise BackendUnavailable(f"{endpoint.name} answered {error}.") from error
 
     async def _begin_stream(self, attempt: Attempt, body: Mapping[str, Any]) -> Streamed:
         response = await self._send(attempt, {**body, "stream": True, "stream_options": {"include_usage": True}})
@@ -144,20 +146,25 @@ class ChatClients:
         """A response of status 2xx, whose body has not been read. Raises BackendUnavailable, ChatRefused."""
         endpoint = attempt.place.endpoint
         path = "/v1/chat/completions" if endpoint.kind == BackendKind.MODEL_SERVER else "/chat/completions"
-        try:
-            response = await self.of(endpoint).post(
-                endpoint.url + path,
-                data=msgspec.json.encode({**body, **attempt.fields, "model": attempt.place.model}),
-                headers=headers_of(endpoint) | {"Content-Type": "application/json"},
-                timeout=async_timeout(endpoint, endpoint.timeout_seconds),
-                allow_redirects=False,
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            raise _unavailable(endpoint, error) from error
-        if 200 <= response.status < 300:
-            return response
-        async with response:
-            raise _refusal(endpoint, response.status, await _json_of(endpoint, response))
+        model = attempt.place.model
+        while True:
+            sent = adapt(endpoint, model, {**body, **attempt.fields, "model": model})
+            try:
+                response = await self.of(endpoint).post(
+                    endpoint.url + path,
+                    data=msgspec.json.encode(sent),
+                    headers=headers_of(endpoint) | {"Content-Type": "application/json"},
+                    timeout=async_timeout(endpoint, endpoint.timeout_seconds),
+                    allow_redirects=False,
+                )
+            except (aiohttp.ClientError, OSError) as error:
+                raise _unavailable(endpoint, error) from error
+            if 200 <= response.status < 300:
+                return response
+            async with response:
+                refusal = _refusal(endpoint, response, await _json_of(endpoint, response))
+            if not (isinstance(refusal, ChatRefused) and learn(endpoint, model, sent, refusal.message, refusal.param)):
+                raise refusal
 
 
 async def _first_that_answers(
@@ -165,6 +172,7 @@ async def _first_that_answers(
 ) -> tuple[T, tuple[str, ...]]:
     """What the first attempt gives that succeeds, and why those before did not. The last one gets all its time."""
     failures: list[str] = []
+    busy: list[BackendBusy] = []
     asked: uuid.UUID | None = None
     for index, attempt in enumerate(attempts):
         endpoint = attempt.place.endpoint
@@ -181,6 +189,7 @@ async def _first_that_answers(
         except BackendUnavailable as error:
             breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
             failures.append(error.message)
+            busy += [error] if isinstance(error, BackendBusy) else []
         except ChatRefused as refused:
             breaker.succeeded()
             refused.backend = asked
@@ -188,8 +197,10 @@ async def _first_that_answers(
         else:
             breaker.succeeded()
             return answered, tuple(failures)
-    nobody = BackendUnavailable(" ".join(failures) or "This model is deployed nowhere.")
+    nobody = (BackendBusy if busy else BackendUnavailable)(" ".join(failures) or "This model is deployed nowhere.")
     nobody.backend = asked
+    if isinstance(nobody, BackendBusy):  # the client has to wait for the first of them that may answer
+        nobody.wait = min(error.wait for error in busy)
     raise nobody
 
 
@@ -214,35 +225,51 @@ async def _with_first(first: T, rest: AsyncIterator[T]) -> AsyncIterator[T]:
 
 
 async def _read_chunks(endpoint: Endpoint, response: aiohttp.ClientResponse) -> AsyncIterator[list[dict[str, Any]]]:
-    """Up to [DONE], those of one read together. A stream that ends without it was broken off."""
-    begun = b""
+    """Up to [DONE], those of one read together. A stream that ends without it was broken off, unless it gave a reason
+    for its end: some servers send no [DONE]."""
+    begun, reader, received = bytearray(), ChunkReader(), 0
+    ends = time.monotonic() + settings.LONGEST_ANSWER_SECONDS
     try:
         async for piece in response.content.iter_any():
-            *lines, begun = (begun + piece).split(b"\n")
-            # Others are comments, which keep a connection open, and names of events.
-            texts = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+            received += len(piece)
+            if received > MOST_BYTES or len(begun) > MOST_LINE:
+                raise too_long(endpoint)
+            if time.monotonic() > ends:
+                raise BackendTooSlow(f"{endpoint.name} was not done after {settings.LONGEST_ANSWER_SECONDS:g} s.")
+            begun += piece
+            if b"\n" not in piece:
+                continue
+            *lines, rest = bytes(begun).split(b"\n")
+            begun = bytearray(rest)
+            texts = _data_of(lines)
             done = DONE in texts
-            if chunks := [_chunk_of(endpoint, text) for text in texts[: texts.index(DONE) if done else None]]:
+            if chunks := [_chunk_of(endpoint, reader, text) for text in texts[: texts.index(DONE) if done else None]]:
                 yield chunks
             if done:
                 return
+        if chunks := [_chunk_of(endpoint, reader, text) for text in _data_of([bytes(begun)]) if text != DONE]:
+            yield chunks
     except (aiohttp.ClientError, OSError) as error:
         raise _unavailable(endpoint, error) from error
     finally:
         response.release()  # closes the connection where the answer is not at its end
-    raise BackendUnavailable(f"{endpoint.name} broke off its answer.")
+    if not reader.finished:
+        raise BackendUnavailable(f"{endpoint.name} broke off its answer.")
 
 
-def _chunk_of(endpoint: Endpoint, text: bytes) -> dict[str, Any]:
+def _data_of(lines: Sequence[bytes]) -> list[bytes]:
+    """Other lines are comments, which keep a connection open, and names of events."""
+    return [line[5:].strip() for line in lines if line.startswith(b"data:")]
+
+
+def _chunk_of(endpoint: Endpoint, reader: ChunkReader, text: bytes) -> dict[str, Any]:
     try:
-        chunk = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise BackendUnavailable(f"{endpoint.name} did not send JSON.") from error
-    if not isinstance(chunk, dict):
-        raise BackendUnavailable(f"{endpoint.name} sent something that is not a chunk of a chat.")
-    if "error" in chunk:
-        raise BackendUnavailable(f"{endpoint.name} failed: {said_in(chunk)[:300]}")
-    return chunk
+        chunk = decode(text)
+        if isinstance(chunk, dict) and chunk.get("error"):
+            raise BackendUnavailable(f"{endpoint.name} failed: {said_in(chunk)[:300]}")
+        return reader.read(chunk)
+    except MalformedAnswer as error:
+        raise BackendUnavailable(f"{endpoint.name} sent {error}.") from error
 
 
 def _unavailable(endpoint: Endpoint, error: Exception) -> BackendUnavailable:
@@ -251,20 +278,28 @@ def _unavailable(endpoint: Endpoint, error: Exception) -> BackendUnavailable:
     return BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.")
 
 
-def _refusal(endpoint: Endpoint, status: int, answer: Any) -> BackendUnavailable | ChatRefused:
+def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse, answer: Any) -> BackendUnavailable | ChatRefused:
     said = said_in(answer)[:300]
-    if status not in REFUSALS:
-        return BackendUnavailable(f"{endpoint.name} answered {status}{f': {said}' if said else ''}.")
+    if response.status not in REFUSALS:
+        return unavailable_by(endpoint, response.status, said, response.headers)
     told = answer.get("error") if isinstance(answer, dict) else None
     named = {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
     return ChatRefused(said or f"{endpoint.name} refused it.", param=named.get("param"), reason=named.get("code"))
 
 
 async def _json_of(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Any:
-    """None where the body is no JSON. Raises BackendUnavailable where it does not come."""
+    """None where the body is no JSON. Raises BackendUnavailable where it does not come, or is too long."""
+    content = bytearray()
     try:
-        return msgspec.json.decode(await response.read())
+        async with asyncio.timeout(settings.LONGEST_ANSWER_SECONDS):
+            async for piece in response.content.iter_any():
+                content += piece
+                if len(content) > MOST_BYTES:
+                    raise too_long(endpoint)
+        return decode(bytes(content))
+    except TimeoutError as error:
+        raise BackendTooSlow(f"{endpoint.name} was not done after {settings.LONGEST_ANSWER_SECONDS:g} s.") from error
     except (aiohttp.ClientError, OSError) as error:
         raise _unavailable(endpoint, error) from error
-    except (msgspec.DecodeError, RecursionError):
+    except MalformedAnswer:
         return None

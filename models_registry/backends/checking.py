@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import structlog
 from django.db.models import Case, F, Value, When
 from django.utils import timezone
 
@@ -16,6 +17,8 @@ from models_registry.backends.asking import CLIENTS, breaker_of
 from models_registry.backends.endpoint import Endpoint, endpoint_of
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import Backend, BackendState
+
+log = structlog.get_logger(__name__)
 
 SECONDS = 1.0
 AT_ONCE = 16
@@ -29,9 +32,12 @@ def check_backends() -> dict[str, int]:
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:  # nothing in it asks the database
         errors = list(pool.map(find_error, [endpoint_of(backend) for backend in backends]))
     for backend, error in zip(backends, errors, strict=True):
-        note_state(backend, error)
-        if not error and has_adapters(backend):
-            keep_adapters(backend)
+        try:
+            note_state(backend, error)
+            if not error and has_adapters(backend):
+                keep_adapters(backend)
+        except Exception:  # the other backends, of other workspaces, still have their turn
+            log.exception("backend_not_checked", backend=str(backend.id))
     down = sum(bool(error) for error in errors)
     return {"up": len(backends) - down, "down": down}
 
@@ -42,6 +48,9 @@ def find_error(endpoint: Endpoint) -> str:
         CLIENTS[endpoint.kind].check(endpoint, seconds=SECONDS)
     except (BackendUnavailable, BackendRefused) as error:
         return error.message
+    except Exception as error:
+        log.exception("backend_not_checked", backend=str(endpoint.backend))
+        return f"{endpoint.name} could not be asked: {type(error).__name__}."
     breaker_of(endpoint).succeeded()
     return ""
 

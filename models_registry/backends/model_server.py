@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx
 
+from models_registry.backends.answers import MalformedAnswer, decode
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written, own_endpoint
-from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.outbound import fetch
 from models_registry.backends.writing import chat_body, read_chat, write_each
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 
@@ -65,9 +66,7 @@ class ModelServerClient:
 
     def check(self, endpoint: Endpoint, *, seconds: float) -> None:
         try:
-            answer = http_client(endpoint.url, own=endpoint.backend is None).get(
-                "/readyz", headers=headers_of(endpoint), timeout=timeout_of(endpoint, seconds)
-            )
+            answer = fetch(endpoint, "GET", "/readyz", None, seconds)
         except httpx.HTTPError as error:
             raise BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.") from error
         if not answer.is_success:
@@ -87,17 +86,18 @@ def _call(endpoint: Endpoint, path: str, body: dict[str, Any], seconds: float) -
     When every item of a request failed for one reason the server answers with that reason's status and the items'
     results: those are for the caller to judge.
     """
-    client = http_client(endpoint.url, own=endpoint.backend is None)
     try:
-        response = client.post(path, json=body, headers=headers_of(endpoint), timeout=timeout_of(endpoint, seconds))
+        response = fetch(endpoint, "POST", path, body, seconds)
     except httpx.ReadTimeout as error:
         raise BackendTooSlow(f"The {endpoint.name} did not answer within {seconds:g} s.") from error
     except httpx.HTTPError as error:
         raise BackendUnavailable(f"The {endpoint.name} does not answer: {type(error).__name__}.") from error
     try:
-        answer: dict[str, Any] = response.json()
-    except ValueError as error:
+        answer = decode(response.content)
+    except MalformedAnswer as error:
         raise BackendUnavailable(f"The {endpoint.name} answered {response.status_code} without JSON.") from error
+    if not isinstance(answer, dict):
+        raise BackendUnavailable(f"The {endpoint.name} answered {response.status_code} with no JSON object.")
     if "results" in answer:
         return answer
     if response.status_code >= 500:

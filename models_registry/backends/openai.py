@@ -8,6 +8,8 @@ options is an error, never a guess.
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,17 +18,21 @@ from typing import Any
 
 import httpx
 
+from models_registry.backends.answers import MalformedAnswer, decode, read_completion
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written
-from models_registry.backends.outbound import headers_of, http_client, timeout_of
+from models_registry.backends.outbound import fetch
+from models_registry.backends.parameters import adapt, learn
 from models_registry.backends.prompts import Prompt
 from models_registry.backends.token_cuts import LEAST_SECONDS, cut_prompt
 from models_registry.backends.writing import chat_body, read_chat, write_each
-from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
+from models_registry.errors import BackendBusy, BackendRefused, BackendTooSlow, BackendUnavailable
 from models_registry.models import BackendKind, Capability
 
 AT_ONCE = 8
 MAX_TOKENS = 256
-LATER = frozenset({429, 502, 503, 504})
+BUSY = 429
+SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?", re.ASCII)
+LATER = frozenset({BUSY, 502, 503, 504})
 """Answers after which the same request may succeed."""
 PAUSE_SECONDS = 0.2
 FIELD = "choice"
@@ -48,15 +54,14 @@ class OpenAIClient:
         def ask(item: WriteItem) -> Written:
             prompt, left = _cut(endpoint, item, seconds)
             item = replace(item, prompt=prompt)
-            answer = call(endpoint, "POST", "/chat/completions", chat_body(endpoint, item), left)
+            answer = _complete(endpoint, chat_body(endpoint, item), left)
             return read_chat(endpoint, item, answer)
 
         return write_each(items, ask)
 
     def load(self, endpoint: Endpoint, model: str) -> None:
         """Such servers read models when they start: the model has to be among those that they list."""
-        listed = call(endpoint, "GET", "/models", None, endpoint.timeout_seconds).get("data", [])
-        names = [str(one.get("id")) for one in listed if isinstance(one, Mapping)]
+        names = [str(row.get("id")) for row in list_models(endpoint, endpoint.timeout_seconds)]
         if names and model not in names:
             raise BackendRefused(f"{endpoint.name} has no model {model}; it has {', '.join(names[:20])}.")
 
@@ -84,11 +89,12 @@ def _cut(endpoint: Endpoint, item: ScoreItem | WriteItem, seconds: float) -> tup
 def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
     prompt, left = _cut(endpoint, item, seconds)
     item = replace(item, prompt=prompt)
-    answer = call(endpoint, "POST", "/chat/completions", _body(endpoint, item), left)
+    answer = _complete(endpoint, _body(endpoint, item), left)
     try:
-        text = str(answer["choices"][0]["message"]["content"] or "")
-    except (KeyError, IndexError, TypeError) as error:
-        raise BackendUnavailable(f"{endpoint.name} answered without a message.") from error
+        answer = read_completion(answer)
+    except MalformedAnswer as error:
+        raise BackendUnavailable(f"{endpoint.name} answered {error}.") from error
+    text = answer["choices"][0]["message"].get("content") or ""
     usage = answer.get("usage") or {}
     tokens_in, tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
     pick = _pick(text, item.options)
@@ -141,9 +147,28 @@ def _pick(text: str, options: Sequence[str]) -> str | None:
     return next((option for option in options if option in (text, stripped)), None)
 
 
+def list_models(endpoint: Endpoint, seconds: float) -> list[Mapping[str, Any]]:
+    """The models that the server names. Raises as `call` does."""
+    rows = call(endpoint, "GET", "/models", None, seconds).get("data")
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+
+
 def call(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> dict[str, Any]:
     """The answer as JSON. Raises as `send` does, and BackendUnavailable (5xx, no JSON) or BackendRefused (4xx)."""
     return _read(endpoint, send(endpoint, method, path, body, seconds))
+
+
+def _complete(endpoint: Endpoint, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """A chat completion; again without the parameters that this model refuses. Raises as `call` does."""
+    ends = time.monotonic() + seconds
+    while True:
+        sent = adapt(endpoint, body["model"], body)
+        try:
+            return call(endpoint, "POST", "/chat/completions", sent, seconds)
+        except BackendRefused as error:
+            if not learn(endpoint, body["model"], sent, error.message):
+                raise
+        seconds = max(ends - time.monotonic(), LEAST_SECONDS)
 
 
 def send(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> httpx.Response:
@@ -154,13 +179,7 @@ def send(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) 
         left = ends - time.monotonic()
         last = attempt == endpoint.retries
         try:
-            response = http_client(endpoint.url, own=False).request(
-                method,
-                endpoint.url + path,
-                json=body,
-                headers=headers_of(endpoint),
-                timeout=timeout_of(endpoint, max(left, LEAST_SECONDS)),
-            )
+            response = fetch(endpoint, method, path, body, max(left, LEAST_SECONDS))
         except httpx.ReadTimeout as error:
             raise BackendTooSlow(f"{endpoint.name} did not answer within {seconds:g} s.") from error
         except httpx.HTTPError as error:
@@ -175,8 +194,8 @@ def send(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) 
 
 def _may_wait(attempt: int, response: httpx.Response | None, ends: float) -> bool:
     """Pauses before the next attempt where there is time for it."""
-    asked = response.headers.get("retry-after", "") if response is not None else ""
-    pause = float(asked) if asked.isdecimal() and len(asked) < 4 else PAUSE_SECONDS * 2**attempt
+    seconds = _seconds_in(response.headers.get("retry-after", "")) if response is not None else None
+    pause = PAUSE_SECONDS * 2**attempt if seconds is None else seconds
     if time.monotonic() + pause >= ends:
         return False
     time.sleep(pause)
@@ -185,16 +204,29 @@ def _may_wait(attempt: int, response: httpx.Response | None, ends: float) -> boo
 
 def _read(endpoint: Endpoint, response: httpx.Response) -> dict[str, Any]:
     try:
-        answer = response.json()
-    except ValueError:
+        answer = decode(response.content)
+    except MalformedAnswer:
         answer = None
     if response.is_success and isinstance(answer, dict):
         return answer
-    said = said_in(answer)[:300]
-    reason = f"{endpoint.name} answered {response.status_code}{f': {said}' if said else ''}."
-    if 400 <= response.status_code < 500 and response.status_code not in (401, 403, 404, 408, 429):
-        raise BackendRefused(reason)
-    raise BackendUnavailable(reason)
+    said, status = said_in(answer)[:300], response.status_code
+    if 400 <= status < 500 and status not in (401, 403, 404, 408, BUSY):
+        raise BackendRefused(f"{endpoint.name} answered {status}{f': {said}' if said else ''}.")
+    raise unavailable_by(endpoint, status, said, response.headers)
+
+
+def unavailable_by(endpoint: Endpoint, status: int, said: str, headers: Mapping[str, str]) -> BackendUnavailable:
+    """The error that an answer of this status is. `said`: what the server says of it."""
+    error = BackendBusy if status == BUSY else BackendUnavailable
+    unavailable = error(f"{endpoint.name} answered {status}{f': {said}' if said else ''}.")
+    if isinstance(unavailable, BackendBusy):
+        unavailable.wait = max(1, math.ceil(_seconds_in(headers.get("retry-after", "")) or 1))
+    return unavailable
+
+
+def _seconds_in(retry_after: str) -> float | None:
+    """Seconds of a Retry-After header; None for a date, or none."""
+    return float(retry_after) if SECONDS.fullmatch(retry_after.strip()) else None
 
 
 def said_in(answer: Any) -> str:

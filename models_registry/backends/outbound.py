@@ -8,7 +8,9 @@ import errno
 import socket
 import ssl
 import threading
+import time
 from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -17,14 +19,21 @@ from django.conf import settings
 
 from models_registry.backends.endpoint import Endpoint
 from models_registry.backends.pinned import AddressRefused, PinnedTransport, choose_address
+from models_registry.errors import BackendUnavailable
 from workspaces.errors import FieldFault
 
+MOST_BYTES = 32 * 1024 * 1024
+"""Of one answer, streamed or whole. A stream costs some 200 bytes a token."""
+MOST_LINE = 4 * 1024 * 1024
+"""Bytes of one line of a stream."""
 PORTS = {"http": 80, "https": 443}
 HOW = "the operator allows it by RECKONER_BACKEND_URLS"
 
 
 def find_url_fault(url: str) -> FieldFault | None:
     """Why a backend may not be at this URL; None where it may."""
+    if not url.isprintable() or " " in url:  # urlsplit drops line breaks without a word
+        return FieldFault("url", f"{url[:200]!r} contains spaces or control characters", "https://host/v1")
     try:
         parts = urlsplit(url)
         origin = _origin(url)
@@ -74,6 +83,35 @@ def http_client(url: str, *, own: bool) -> httpx.Client:
             found = httpx.Client(base_url=url, transport=transport, trust_env=False, follow_redirects=False)
             _clients[url, own] = found
     return found
+
+
+def fetch(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> httpx.Response:
+    """An answer of any status, read whole, of at most MOST_BYTES and within `seconds`. Raises httpx.HTTPError, and
+    BackendUnavailable for an answer that is too long and for a URL that is none."""
+    client = http_client(endpoint.url, own=endpoint.backend is None)
+    ends, content = time.monotonic() + seconds, bytearray()
+    try:
+        with client.stream(
+            method,
+            endpoint.url + path,
+            json=body,
+            headers=headers_of(endpoint),
+            timeout=timeout_of(endpoint, seconds),
+        ) as response:
+            for piece in response.iter_bytes():
+                content += piece
+                if len(content) > MOST_BYTES:
+                    raise too_long(endpoint)
+                if time.monotonic() > ends:  # the time-out is between two reads
+                    raise httpx.ReadTimeout("The answer is not at its end.", request=response.request)
+    except httpx.InvalidURL as error:
+        raise BackendUnavailable(f"{endpoint.name} has no valid URL: {error}.") from error
+    headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-encoding"]
+    return httpx.Response(response.status_code, headers=headers, content=bytes(content), request=response.request)
+
+
+def too_long(endpoint: Endpoint) -> BackendUnavailable:
+    return BackendUnavailable(f"{endpoint.name} answered with more than {MOST_BYTES // 1024**2} MiB.")
 
 
 def close_clients() -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 SYSTEM = "system"
+DEVELOPER = "developer"
+"""OpenAI's newer name of the same role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ def put_before(system: str, messages: Sequence[Mapping[str, Any]]) -> list[Mappi
     if not system:
         return list(messages)
     first = messages[0]
-    if first.get("role") != SYSTEM:
+    if first.get("role") not in (SYSTEM, DEVELOPER):
         return [{"role": SYSTEM, "content": system}, *messages]
     own = first.get("content")
     if isinstance(own, list):  # parts of text

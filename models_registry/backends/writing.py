@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from models_registry.backends.answers import MalformedAnswer, read_completion
 from models_registry.backends.endpoint import Endpoint, WriteItem, Written
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import BackendKind, Capability
@@ -85,11 +86,12 @@ def calls_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) -> Written:
     """Raises BackendUnavailable for an answer without a message."""
     try:
-        choice = answer["choices"][0]
-        message = choice["message"]
-        text = str(message.get("content") or "")
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise BackendUnavailable(f"{endpoint.name} answered without a message.") from error
+        answer = read_completion(answer)
+    except MalformedAnswer as error:
+        raise BackendUnavailable(f"{endpoint.name} answered {error}.") from error
+    choice = answer["choices"][0]
+    message = choice["message"]
+    text = message.get("content") or ""
     usage = answer.get("usage") or {}
     tokens_in, tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
     cut = choice.get("finish_reason") == "length"

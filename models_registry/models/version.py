@@ -141,6 +141,13 @@ class ModelVersion(WorkspaceOwned):
         return self.base or self
 
     @property
+    def acting_sha256(self) -> str:
+        """The hash of what acts with it, its base's weights among them, as trajectories carry it; "" where nobody noted
+        it, as of a remote model and of a model from elsewhere."""
+        meta = {} if self.artifact is None else self.artifact.meta
+        return str(meta.get("acting_sha256") or (meta.get("weights_sha256") if not self.is_adapter else "") or "")
+
+    @property
     def base_model(self) -> str:
         """What its first ancestor was made from: `tiny`, a hub id or a folder's name; a remote model's name; "" where
         nobody noted it."""

@@ -16,7 +16,9 @@ def print_episodes(console: Console, found: Mapping[str, Any]) -> None:
         table.add_column(heading, justify="left" if not heading else "right")
     for name, told in found["by_template"].items():
         table.add_row(name, *_cells(told))
-    table.add_row("all", *_cells(found["solved"]), style="bold")
+    table.add_row("all, as it serves", *_cells(found["solved"]), style="bold")
+    if "solved_greedily" in found:
+        table.add_row("all, greedily", *_cells(found["solved_greedily"]))
     console.print(table)
     before, after = found["scores"]["base"], found["scores"]["trained"]
     console.print(

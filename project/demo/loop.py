@@ -30,6 +30,7 @@ from training.loops.stages import Progress, Stage, run_stages
 from training.models.export import ExportState
 from training.rows.labelled_texts import Example
 from training.runs.defaults import recipes
+from training.runs.defaults.matrices import adapt_usable_matrices
 from workspaces.access.actors import system
 
 KIND = "project.demo_loop"
@@ -132,6 +133,7 @@ class DemoLoop(AgentLoop):
             assert base is not None
             recipe = recipes.round_settings(settings.BASE_MODEL, dataset.rows + len(self.seed_rows))
             recipe = recipes.for_tiny(recipe, settings.BASE_MODEL, epochs=PASSES, token_dropout=TOKEN_DROPOUT)
+            recipe = adapt_usable_matrices(recipe, settings.BASE_MODEL)
             run = self.start(
                 method="posterior",
                 dataset=dataset,

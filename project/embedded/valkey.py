@@ -30,6 +30,12 @@ def find_server() -> Path:
     return path
 
 
+def can_listen(host: str) -> None:
+    """Raises OSError or UnicodeError where the host is not an address of this machine."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+
+
 def is_port_free(host: str, port: int) -> bool:
     """Whether a server could listen there now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

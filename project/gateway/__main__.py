@@ -24,14 +24,21 @@ STOP_SECONDS = 5.0
 IDLE_SECONDS = 75.0
 """How long a connection may lie idle, or take for the head of a request."""
 BACKLOG = 1024
+EXIT_CANNOT_LISTEN = 2
+
+
+class CannotListen(Exception):
+    """The address is in use, or none of this machine's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until SIGTERM or SIGINT, then returns 0."""
+    """Serves until SIGTERM or SIGINT, then returns 0; 2 where it cannot listen."""
     parser = argparse.ArgumentParser(prog="python -m project.gateway", description="Answers OpenAI's clients.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8020, help="port to listen on (default 8020)")
     options = parser.parse_args(arguments)
+    if not 0 <= options.port <= 65_535:
+        parser.error(f"argument --port: {options.port} must be 0 to 65535")
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     import django
 
@@ -41,7 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.collect()
     gc.freeze()  # as project/wsgi.py
     gc.set_threshold(10_000, 20, 20)
-    asyncio.run(_serve(Gateway(), options.host, options.port))
+    try:
+        asyncio.run(_serve(Gateway(), options.host, options.port))
+    except CannotListen as error:
+        sys.stderr.write(f"{options.host}:{options.port}: {error}\n")
+        return EXIT_CANNOT_LISTEN
     return 0
 
 
@@ -59,7 +70,10 @@ async def _serve(gateway: Gateway, host: str, port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
     await runner.setup()
-    await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
+    try:
+        await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
+    except (OSError, UnicodeError) as error:
+        raise CannotListen(str(error)) from error
     await asked.wait()
     await gateway.close(STOP_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -18,10 +18,13 @@ from django.conf import settings
 from gunicorn.workers.base import Worker
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
+from waitress.buffers import OverflowableBuffer
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
+
+from project.web.chunked import ChunkedBody
 
 LEAST_RATE = 1024
 """Bytes a second below which a client counts as slow."""
@@ -41,6 +44,8 @@ ADJUSTMENTS: dict[str, Any] = {
     "log_socket_errors": False,
     "asyncore_use_poll": True,
 }
+REFUSED = "BODY_REFUSED"
+"""The header by which Parser says why it did not take a body."""
 AHEAD = 1 << 17
 """Bytes that the kernel takes ahead of a reader: what waits, waits here, where it is seen."""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -49,21 +54,35 @@ log = structlog.get_logger(__name__)
 
 
 class Parser(HTTPRequestParser):  # type: ignore[misc]
-    """Ends a request at its head where the body cannot be taken; ContentLengthMiddleware then says why."""
+    """Ends a request where its body cannot be taken: at its head, or where a chunked one grows too long.
+    ContentLengthMiddleware then says why."""
 
     chunked: bool
     content_length: int
+    body_rcv: Any
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
+        self.headers.pop(REFUSED, None)
         if self.chunked:
-            # Taking one byte a chunk apart would cost seconds of CPU. WSGI has no name for such a body (docs/api.md).
-            self.headers["TRANSFER_ENCODING"] = "chunked"
-        elif self.content_length <= settings.LARGEST_BODY:
-            return
+            if "CONTENT_LENGTH" in self.headers:  # a proxy in front may go by the other of the two
+                raise ParsingError("Both Content-Length and Transfer-Encoding")
+            self.body_rcv = ChunkedBody(OverflowableBuffer(self.adj.inbuf_overflow), settings.LARGEST_BODY)
+        elif self.content_length > settings.LARGEST_BODY or "TRANSFER_ENCODING" in self.headers:
+            self._end()
+
+    def received(self, data: bytes) -> int:
+        consumed: int = super().received(data)
+        if isinstance(self.body_rcv, ChunkedBody) and self.body_rcv.refusal:
+            self.headers[REFUSED] = self.body_rcv.refusal
+            self.body_rcv.getbuf().close()
+            self._end()
+        return consumed
+
+    def _end(self) -> None:
         # What follows on this connection is the body: it must not be read as another request.
         self.headers["CONNECTION"] = "close"
-        self.chunked, self.content_length, self.body_rcv = False, 0, None
+        self.chunked, self.content_length, self.body_rcv, self.completed = False, 0, None, True
 
 
 class Channel(HTTPChannel):  # type: ignore[misc]

@@ -14,6 +14,7 @@
   const sent = []; // labelled cards, the newest last: {card, arrived}
   const given = new Set(); // ids that are labelled, or on their way
   let line = Promise.resolve();
+  const waiting = new Set(); // requests whose turn has not come: {address, body}
   const sending = new Set(); // those of them whose label has not arrived
 
   function show({ focus = true } = {}) {
@@ -32,10 +33,20 @@
 
   /* One after the other, in the order in which they were given: the last answer is the newest. */
   function post(address, body) {
-    const answer = line.then(() => send(address, body));
+    const request = { address, body };
+    waiting.add(request);
+    const answer = line.then(() => (waiting.delete(request) ? send(address, body) : null));
     line = answer.catch(() => {});
     return answer;
   }
+
+  /* Who leaves has labelled all the same: what waits for its turn goes out now, and outlives the page. */
+  addEventListener("pagehide", () => {
+    for (const { address, body } of waiting) {
+      fetch(address, { method: "POST", body, headers: { "HX-Request": "true" }, credentials: "same-origin", keepalive: true }).catch(() => {});
+    }
+    waiting.clear();
+  });
 
   async function send(address, body) {
     for (const card of cards()) body.append("have", card.dataset.card);

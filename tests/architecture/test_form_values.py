@@ -27,6 +27,7 @@ QUERIES = {
     "episodes": ("q", "agent", "since", "state", "session", "before"),
     "agents": ("after",),
     "agent": ("before",),
+    "agent-traces": ("download", "since", "until", "labelled"),
     "runs": ("agent", "method", "state", "tag", "before", "compare"),
     "run-start": ("like", "agent", "dataset"),
     "datasets": ("before",),
@@ -45,7 +46,7 @@ QUERIES = {
     "overview": ("x",),
 }
 FORMS = {
-    "decision-label": ("verdict", "option", "note", "view", "query", "have", "next"),
+    "decision-label": ("verdict", "option", "suggested", "note", "view", "query", "have", "next"),
     "run-start": (
         *("agent", "dataset", "learning_rate", "epochs", "batch_size", "steps", "lora_r", "seed", "more"),
         *("judge", "judge_backend", "judge_model", "judge_share", "judge_prompt"),
@@ -120,7 +121,7 @@ OBJECT = {
     "version-try": "version",
     "key-limits": "key",
 }
-OF_AGENT = ("agent", "agent-edit", "agent-cache", "agent-judge-calibrate")
+OF_AGENT = ("agent", "agent-traces", "agent-edit", "agent-cache", "agent-judge-calibrate")
 
 
 @pytest.fixture(scope="module")

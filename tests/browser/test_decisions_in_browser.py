@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import expect
 
 from decisions.models import Feedback, Label, Skip
 from tests.browser.accessibility import OVERFLOW, look_at
+from tests.browser.conftest import PATIENCE
 from tools.factories import DecisionFactory, LabelFactory, MembershipFactory, WorkspaceFactory
 
 INTENTS = [
@@ -113,6 +115,22 @@ def test_labelling_faster_than_the_server_answers_loses_and_repeats_nothing(
     expect(tab.locator("[data-progress]")).to_contain_text("21 labelled by you today, 0 waiting")
     assert sorted(label[0] for label in labels()) == sorted(decision.id for decision in waiting)
     complaints[:] = [line for line in complaints if "ERR_INTERNET_DISCONNECTED" not in line]
+
+
+def test_who_leaves_the_page_before_the_labels_have_arrived_has_labelled_all_the_same(
+    tab: Any, labeller: Any, scene: Any, workspace: Any, log_in: Any, complaints: list[str]
+) -> None:
+    waiting = uncertain_first(scene)[:6]
+    log_in(tab, labeller).goto(page("label", workspace))
+    for decision in waiting:
+        expect(card(tab)).to_have_attribute("data-card", str(decision.id))
+        tab.keyboard.press("c")
+    tab.goto(reverse("pages:overview", args=[workspace.slug]))
+    ended = time.monotonic() + PATIENCE / 1000
+    while len(labels()) < len(waiting) and time.monotonic() < ended:
+        tab.wait_for_timeout(100)
+    assert sorted(label[0] for label in labels()) == sorted(decision.id for decision in waiting)
+    complaints.clear()  # the answer that the page was waiting for when it was left
 
 
 def test_one_of_150_options_is_chosen_by_typing(

@@ -43,6 +43,7 @@ REASONS = {
     "takes minutes",
     "installs",
     "needs Docker",
+    "needs GSM8K's files",
     "needs the network",
     "needs a GPU",
     "needs a model that chats",  # tests/project/gateway runs both of OpenAI's clients

@@ -24,6 +24,7 @@ from tests.node import fetch_package
 from tools.factories import (
     OPTIONS,
     AgentFactory,
+    AgentVersionFactory,
     ApiKeyFactory,
     CallFactory,
     DecisionFactory,
@@ -245,6 +246,16 @@ def test_the_example_state_has_every_field_of_the_template() -> None:
     nested = example_state("{{ item.title }}: {{ item.body }} by {{ user }}")
     assert set(nested) == {"item", "user"} and set(nested["item"]) == {"title", "body"}
     assert example_state("no field") != {}
+
+
+@pytest.mark.django_db
+def test_the_programs_offer_options_only_where_the_agent_has_none_of_its_own() -> None:
+    own = AgentVersionFactory(options=OPTIONS)
+    offered = AgentVersionFactory(options=None, prompt_template="{{ text }} {{ options }}")
+    for agent, offers in ((own.agent, False), (offered.agent, True)):
+        for asks in (False, True):
+            snippets = write_snippets(url="http://reckoner", token="key", agent=agent, asks=asks)
+            assert [('"options"' in snippet.text) for snippet in snippets] == [offers] * len(snippets)
 
 
 def test_a_key_without_a_usable_agent_is_not_made(by: Any) -> None:

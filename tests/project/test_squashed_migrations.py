@@ -13,7 +13,6 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-LATER = ("training", "0015_named_bases_are_versions")
 REPLACED = {"workspaces": 11, "jobs": 2, "models_registry": 25, "decisions": 41, "training": 14}
 
 pytestmark = pytest.mark.django_db
@@ -26,11 +25,17 @@ def squashed() -> dict[tuple[str, str], list[tuple[str, str]]]:
     }
 
 
+def later() -> list[tuple[str, str]]:
+    """Migrations that came after the squashed ones."""
+    loader = MigrationLoader(None)
+    return [key for key, found in loader.disk_migrations.items() if key[0] in REPLACED and not found.replaces]
+
+
 @pytest.fixture
 def recorder() -> MigrationRecorder:
     """Of a database with every replaced migration, and nothing newer."""
     recorder = MigrationRecorder(connection)
-    for key in (*squashed(), LATER):
+    for key in (*squashed(), *later()):
         recorder.record_unapplied(*key)
     return recorder
 
@@ -46,7 +51,7 @@ def test_an_instance_with_all_of_them_records_the_squashed_and_applies_what_is_n
 ) -> None:
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    assert [(migration.app_label, migration.name) for migration, _ in plan] == [LATER]
+    assert {(migration.app_label, migration.name) for migration, _ in plan} == set(later()) != set()
     executor.check_replacements()
     assert squashed().keys() <= recorder.applied_migrations().keys()
 

@@ -25,12 +25,22 @@ def spec_for(right_from: float, kind: RowKind) -> RunSpec:
 
 
 @pytest.mark.parametrize("kind", [RowKind.LOGGED, RowKind.TEXT])
-@given(drawn=ROWS.filter(len), right_from=st.sampled_from([0.2, 0.6, 1.0]), silent=st.booleans())
+@given(
+    drawn=ROWS.filter(len),
+    right_from=st.sampled_from([0.2, 0.6, 1.0]),
+    silent=st.booleans(),
+    times=st.sampled_from([1, 20]),
+)
 def test_statistics_say_what_the_engine_finds(
-    tmp_path_factory: Any, kind: RowKind, drawn: list[tuple[str, float, float | None]], right_from: float, silent: bool
+    tmp_path_factory: Any,
+    kind: RowKind,
+    drawn: list[tuple[str, float, float | None]],
+    right_from: float,
+    silent: bool,
+    times: int,
 ) -> None:
     part = Part(tmp_path_factory.mktemp("rows") / "all")
-    for number, (prompt, reward, right) in enumerate(drawn):
+    for number, (prompt, reward, right) in enumerate(drawn * times):
         row: dict[str, Any] = {"id": str(number), "prompt": prompt, "reward": reward}
         if kind is RowKind.LOGGED:
             row |= {"options": ["a", "b"], "action": "a", "propensity": None if right == 0.3 else 0.5}
@@ -47,7 +57,7 @@ def test_statistics_say_what_the_engine_finds(
     spec = spec_for(right_from, kind)
     read = {Need.REWARDS, Need.RIGHT_AND_WRONG}
     if kind is RowKind.LOGGED:
-        read |= {Need.PROPENSITY, Need.ANY_PROPENSITY, Need.GROUPS}
+        read |= {Need.PROPENSITY, Need.ANY_PROPENSITY, Need.PROPENSITY_OR_MODEL, Need.GROUPS}
     else:
         read |= {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS}
     assert dataset.find_has(right_from) == {need for need in read if data.has(need, spec)}

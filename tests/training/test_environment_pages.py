@@ -12,8 +12,8 @@ from jobs.context import JobContext
 from jobs.models import Job
 from jobs.runner import claim_job
 from jobs.services import enqueue_job
-from tests.task_world import make_acted_run
-from tools.factories import AgentVersionFactory
+from tests.task_world import ACTED, make_acted_run
+from tools.factories import AgentVersionFactory, ModelVersionFactory
 from training.environments.drawing import TaskQuestion, draw_datasets
 from training.environments.recording import KIND, record_held_out_episodes
 from training.models import DatasetSnapshot
@@ -43,7 +43,7 @@ def test_an_episode_is_found_from_its_run_and_shows_each_step_beside_the_base(
     assert counts == {"solved": 3, "gained": 2, "unsolved": 0, "lost": 0, "failed": 1}
     assert client.get(at("run-episodes", run.id), {"domain": "school"}).context["count"] == 2
     first = client.get(at("run-episode", run.id, 1))
-    (base, *_), (trained, episode, steps) = first.context["columns"]
+    (base, *_), (trained, episode, steps, _) = first.context["columns"]
     assert (base, trained, episode.success) == ("Base", "Trained", True)
     assert steps[0].step.action == "identify linear" and steps[0].probability == pytest.approx(0.5)
     assert len(steps[0].others) == len(steps[0].step.options) - 1
@@ -51,6 +51,41 @@ def test_an_episode_is_found_from_its_run_and_shows_each_step_beside_the_base(
     assert "50.0%" in text and "Score of its checkpoints" in text and at("run-episode", run.id, 2) in text
     assert "the grader failed" in client.get(at("run-episode", run.id, 4)).content.decode()
     assert client.get(at("run-episode", run.id, 5)).status_code == 404
+
+
+def test_episodes_are_shown_by_policy_and_their_weights_are_those_of_the_version(
+    run: Any, viewer: Any, page_client: Any, api: Any
+) -> None:
+    version = ModelVersionFactory(registered_model=run.agent.registered_model)
+    version.artifact.meta |= {"acting_sha256": ACTED}
+    version.artifact.save()
+    run.produced_version, run.state, run.progress = version, "succeeded", 1.0
+    run.started_at = run.finished_at = run.created_at
+    run.save()
+    client, export = page_client(viewer), api("export:read")
+    path = at("run-episodes", run.id)
+    assert client.get(path, {"policy": "greedy", "solved": "failed"}).context["count"] == 0
+    assert client.get(path, {"policy": "greedy", "solved": "solved"}).context["count"] == 2
+    listed = client.get(path, {"policy": "greedy"})
+    first = at("run-episode", run.id, 1) + "?policy=greedy"
+    assert first in listed.content.decode() and 'value="greedy" selected' in listed.content.decode()
+    page = client.get(first)
+    assert [column[-1] for column in page.context["columns"]] == [None, version]
+    assert f'of <a href="{at("version", version.id)}">' in page.content.decode()
+    assert at("run-episode", run.id, 2) + "?policy=greedy" in page.content.decode()
+    assert ACTED in client.get(at("version", version.id)).content.decode()
+    assert export.get(f"versions/{version}").json()["acting_sha256"] == ACTED
+    text = client.get(at("run", run.id)).content.decode()
+    assert "Held-out tasks solved as it serves" in text and "Held-out tasks solved greedily" in text
+    told = export.get(f"runs/{run.id}").json()["scores"]
+    for which in ("base", "trained"):
+        scores = told["scores"][which]
+        assert scores["serving_success"] == scores["accuracy"]
+    # Three tasks without a fault: of the first two both were solved greedily.
+    assert told["scores"]["trained"]["serving_success"]["mean"] == 1.0
+    assert told["scores"]["trained"]["greedy_success"]["mean"] == pytest.approx(2 / 3)
+    assert told["differences"]["greedy_success"]["mean"] == 0.0
+    assert "Solved greedily" in client.get(at("environment", "equations")).content.decode()
 
 
 def test_held_out_episodes_stand_in_the_ledger_and_in_no_list_that_did_not_ask_for_them(

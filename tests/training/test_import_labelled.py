@@ -11,10 +11,11 @@ from django.core.management import call_command
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.opening import artifact_path
-from tools.factories import DecisionFactory, FeedbackFactory
+from tools.factories import AgentVersionFactory, DecisionFactory, FeedbackFactory
 from training.engine.data.reading import read_rows
-from training.engine.rows.types import Text
-from training.models import DatasetSnapshot
+from training.engine.data.row_types import ROW_TYPES
+from training.engine.spec.methods import RowKind
+from training.models import DatasetKind, DatasetSnapshot
 
 pytestmark = pytest.mark.django_db
 ROW = {"id": "1", "prompt": "a graph", "options": ["graphs", "web"], "answer": "graphs", "group": "module"}
@@ -54,10 +55,15 @@ def test_an_unknown_agent_is_refused(tmp_path, agent, capsys):
 
 class TestTexts:
     @pytest.mark.parametrize("format", ["chat", "completion"])
-    def test_what_an_export_wrote_becomes_a_dataset_of_texts(
-        self, agent: Any, store: Path, tmp_path: Path, format: str
+    @pytest.mark.parametrize("kind", [DatasetKind.LOGGED, DatasetKind.TEXT])
+    def test_what_an_export_wrote_becomes_a_dataset_of_what_the_agent_does(
+        self, agent: Any, store: Path, tmp_path: Path, format: str, kind: DatasetKind
     ) -> None:
-        made = [DecisionFactory(agent=agent, state={"text": f"note {number}"}) for number in range(2)]
+        about: dict[str, Any] = {"agent": agent, "action": "finance"}
+        if kind == DatasetKind.TEXT:
+            version = AgentVersionFactory(agent=agent, action_space="text", options=None)
+            about |= {"agent_version": version, "options": None, "propensity": None}
+        made = [DecisionFactory(**about, state={"text": f"note {number}"}) for number in range(2)]
         for decision, verdict in zip(made, ("confirmed", "corrected"), strict=True):
             FeedbackFactory(decision=decision, value=verdict)
         calculate_rewards(current_reward_spec(agent))
@@ -65,13 +71,21 @@ class TestTexts:
         call_command("export_training_data", "--agent-type", "FILER", "--output", str(file), "--format", format)
         call_command("import_texts", str(file), "--agent", "filer", "--name", "texts", stdout=StringIO())
         dataset = DatasetSnapshot.objects.get()
-        rows = read_rows(artifact_path(dataset.artifact.digest) / "rows.jsonl", Text)
+        kind_of_row: Any = ROW_TYPES[RowKind(kind)]
+        rows: list[Any] = read_rows(artifact_path(dataset.artifact.digest) / "rows.jsonl", kind_of_row)
+        # A text's line does not say by which spec it was valued; the rows of a choice have the spec's own scale.
+        wrong, right = (0.375, 0.75) if kind == DatasetKind.TEXT else (0.0, 1.0)
         assert [(row.id, row.reward, row.raw, row.right) for row in rows] == [
-            (str(made[1].id), 0.375, -0.5, 0.0),
-            (str(made[0].id), 0.75, 1.0, 1.0),
+            (str(made[1].id), wrong, -0.5, 0.0),
+            (str(made[0].id), right, 1.0, 1.0),
         ]
-        assert (rows[0].completion == "finance") == (format == "completion") and "note 1" in rows[0].prompt
-        assert (dataset.kind, dataset.is_imported, dataset.statistics["right"]) == ("text", True, 1)
+        if kind == DatasetKind.TEXT:
+            assert (rows[0].completion == "finance") == (format == "completion")
+        else:
+            offered = tuple(made[1].options)
+            assert (rows[0].action, rows[0].options, rows[0].propensity) == ("finance", offered, made[1].propensity)
+        assert "note 1" in rows[0].prompt
+        assert (dataset.kind, dataset.is_imported, dataset.statistics["right"]) == (kind, True, 1)
 
     def test_every_fault_is_named_and_nothing_is_written(self, agent: Any, store: Path, tmp_path: Path) -> None:
         file = tmp_path / "bad.jsonl"

@@ -65,6 +65,7 @@ def test_every_stored_fact_stands_on_the_card(version: ModelVersion) -> None:
     assert card["Model"]["Licence of the base"] == "Apache-2.0"
     assert card["Model"]["Lineage"] == "filer:2 ← filer:1"
     assert card["Training"]["Settings"] == "optimiser.steps 77"
+    assert "Acted afresh, paid by" not in card["Training"]
     assert "1,234 labelled rows" in card["Data"]["Trained on"]
     assert card["Data"]["Trained on"].endswith(f"SHA-256 {run.dataset.artifact.digest}")
     assert card["Data"]["Rows by action"] == "work 7, home 5"

@@ -42,10 +42,11 @@ LORA: dict[str, Any] = {
 
 @pytest.fixture
 def folder(tmp_path: Path, tiny_run: Path, settings: Any) -> Path:
-    """A model as its owner keeps it, with pickled weights beside the others."""
+    """A model as its owner keeps it, with pickled weights beside the others, and the manifest of a store."""
     place = tmp_path / "models" / "qwen2-shape"
     shutil.copytree(tiny_run / "attempts" / "1" / "model", place)
     (place / "pytorch_model.bin").write_bytes(b"pickled")
+    (place / "MANIFEST.json").write_text("{}")
     settings.BASE_MODELS = [str(place.parent)]
     return place
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,6 +164,30 @@ def test_rejected_texts_are_no_answers_to_be_measured_on(name: str, planned: Any
     assert [(fault.field, fault.reason) for fault in refused.value.faults] == [
         ("heldout", "none of its 4 texts is known to be right")
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("FILER", "6 of its rows have no propensity, and only 6 have a reward"),
+        ("RANKER", "18 of its rows have no propensity, and 18 are items of rankings"),
+        ("STORER", "ppo cannot learn from text rows"),
+    ],
+)
+def test_ppo_says_what_it_lacks(name: str, reason: str, planned: Any) -> None:
+    """With enough choices of any rewards that differ, it acts afresh."""
+    agent, plan = planned(name)
+    plan = replace(plan, method="ppo")
+    with pytest.raises(InvalidRun) as refused:
+        check_plan(agent, plan)
+    assert [(fault.field, fault.reason) for fault in refused.value.faults] == [("dataset", reason)]
+    if name == "FILER":
+        plan.dataset.statistics |= {"rewarded": 60, "fewer_rewarded": 4}
+        with pytest.raises(InvalidRun) as alike:
+            check_plan(agent, plan)
+        assert alike.value.faults[0].reason.endswith("and all rewards but 4 are alike")
+        plan.dataset.statistics |= {"rewarded": 60, "fewer_rewarded": 5}
+        assert check_plan(agent, plan)["method"] == "ppo"
 
 
 @pytest.mark.slow

@@ -288,6 +288,18 @@ class TestRun:
         told = api("export:read").get(f"runs/{run.pk}").json()["metrics"]
         assert (told["loss_reduction"], told["rewards"]["counts"][-1]) == (0.75, 6)
         assert "loss_reduction" not in keep_metrics(result.model_copy(update={"method": "grpo"}))
+        assert "Acted afresh" not in text
+
+    def test_it_says_what_paid_for_fresh_decisions_on_a_log_without_propensities(
+        self, run: TrainingRun, viewer: Any, page_client: Any
+    ) -> None:
+        auc = {"reward_model_auc": 0.71, "reward_model_auc_low": 0.64, "reward_model_auc_high": 0.78}
+        told = {"without_propensity": 1234.0, "reward_model_folds": 5.0, "reward_model_correlation": 0.34}
+        kept = {"total_parameters": 1_000, "trainable_parameters": 250, "starting_model_auc": 0.6, **auc, **told}
+        TrainingRun.objects.filter(id=run.id).update(metrics=kept)
+        text = page_client(viewer).get(at("run-status", run)).content.decode()
+        assert "Acted afresh, paid by" in text and "as 1,234 decisions had no propensity" in text
+        assert "AUC 0.71 (95 % interval 0.64 to 0.78; a constant has 0.50), correlation 0.34" in text
 
     def test_sample_answers_stand_beside_those_from_before_until_their_rows_are_erased(
         self, run: TrainingRun, viewer: Any, page_client: Any, api: Any, store: Any

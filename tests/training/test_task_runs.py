@@ -14,6 +14,7 @@ from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.artifacts.opening import artifact_path
 from models_registry.models import GateVerdict
+from tests.training.environments.problem_files import problem_folder  # noqa: F401 - a fixture
 from tools.factories import DatasetSnapshotFactory, ModelVersionFactory
 from training.datasets.freezing import start_rebuild
 from training.datasets.other_formats import stream_rows
@@ -81,6 +82,30 @@ class TestDrawing:
         assert ended.value.code == 2
         assert [line.split(":")[0] for line in refused.getvalue().splitlines()] == ["environment", "--tasks"]
         assert DatasetSnapshot.objects.count() == 2
+
+    def test_word_problems_of_a_file_are_drawn_and_no_more_than_it_has(
+        self,
+        agent: Any,
+        store: Any,
+        problem_folder: Any,  # noqa: F811
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        asked = ("gsm8k", "--agent", "filer", "--tasks", "30", "--held-out", "20", "--demonstrations", "10", "--json")
+        out = io.StringIO()
+        call_command("draw_tasks", *asked, stdout=out)
+        told = json.loads(out.getvalue())
+        tasks, shown = (DatasetSnapshot.objects.get(id=told[name]) for name in ("dataset", "demonstrations"))
+        assert (tasks.rows, tasks.environment, shown.kind) == (30, "gsm8k", "labelled") and shown.rows > 20
+        for change, says in ((("--tasks", "31"), "--tasks: tasks and demonstrations up to number 41"),
+                             (("--held-out", "21"), "--held-out: 21 are asked for, and there are 20")):  # fmt: skip
+            with pytest.raises(SystemExit):
+                call_command("draw_tasks", *asked, *change, stderr=(refused := io.StringIO()))
+            assert says in refused.getvalue()
+        monkeypatch.delenv("RECKONER_WORD_PROBLEMS")
+        with pytest.raises(SystemExit):
+            call_command("draw_tasks", *asked, stderr=(refused := io.StringIO()))
+        assert "environment: RECKONER_WORD_PROBLEMS is not set" in refused.getvalue()
+        assert DatasetSnapshot.objects.count() == 3
 
     def test_what_reads_decisions_refuses_them(self, drawn: Any, by: Any) -> None:
         with pytest.raises(Conflict, match="drawn from an environment"):
@@ -165,13 +190,23 @@ def test_a_run_acts_on_tasks_and_its_version_says_what_it_solves(
     assert run.produced_version is not None
     card = {name: value for section in write_card(run.produced_version) for name, value in section.facts}
     assert card["Environment"] == "equations" and card["Rows"] == "8 held-out tasks acted on"
-    assert {"Held-out tasks solved", "Held-out tasks solved, before"} <= card.keys()
+    for measure in ("Held-out tasks solved as it serves", "Held-out tasks solved greedily"):
+        assert {measure, f"{measure}, before"} <= card.keys()
+    assert run.produced_version.acting_sha256 == run.produced_version.artifact.meta["weights_sha256"]
 
 
 def test_held_out_tasks_are_paired_by_template_and_by_domain_and_faults_are_left_out(tmp_path: Path) -> None:
     told = [("1", "a", "hr", 0, 1), ("2", "a", "hr", 0, 1), ("3", "b", "hr", 0, 0), ("4", "c", "qa", 1, 1)]
     lines = [
-        {"id": task, "group": group, "model": model, "domain": domain, "correct": bool(value), "score": value / 2}
+        {
+            "id": task,
+            "group": group,
+            "model": model,
+            "domain": domain,
+            "correct": bool(value),
+            "score": value / 2,
+            "greedy_correct": model == "trained" or task == "1",
+        }
         for task, group, domain, *values in told
         for model, value in zip(("base", "trained"), values, strict=True)
     ]
@@ -183,6 +218,8 @@ def test_held_out_tasks_are_paired_by_template_and_by_domain_and_faults_are_left
     solved, gain = scored.scores["trained"]["accuracy"], scored.differences["accuracy"]
     assert (solved["mean"], solved["clusters"], gain["mean"]) == (0.75, 3, 0.5)
     assert scored.differences["score"]["mean"] == 0.25
+    greedy = [scored.scores[which]["greedy_success"]["mean"] for which in ("base", "trained")]
+    assert (*greedy, scored.differences["greedy_success"]["mean"]) == (0.25, 1.0, 0.75)
     assert {name: one["mean"] for name, one in scored.differences["domains"].items()} == {
         "hr": pytest.approx(2 / 3), "qa": 0.0,
     }  # fmt: skip

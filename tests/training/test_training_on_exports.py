@@ -15,31 +15,45 @@ from django.core.management import call_command
 from tests.decisions.notes_app.notes_requests import FILER, T, judge
 from training.runs import launcher
 
+BODIES = {
+    "FILER": FILER,
+    "STORER": {
+        "agentType": "STORER",
+        "state": {"completedItem": {"id": "item-1"}, "targetOpus": {"id": "opus-1", "name": "Travel"}},
+        "action": {"integrationDecision": "INTEGRATE", "location": "Flights", "method": "APPEND"},
+        "userId": "user-1",
+        "modelVersion": "gpt-4.1-mini-20250101",
+    },
+}
+ITEM = {"FILER": "item", "STORER": "completedItem"}
+ACTIONS = {
+    "FILER": ({"status": "TODO"}, {"status": "TRASH"}),
+    "STORER": ({"method": "APPEND"}, {"method": "MERGE"}),
+}
 TITLES = ("Flights to Rome", "Invoice of May", "Old receipts", "Dentist on Friday")
 QUICK = ("--batch-size", 8, "--learning-rate", 3e-3, "--epochs", 2, "--no-quantization", "--json")
 
 
 @pytest.fixture
 def exported(api: Any, by: Any, tmp_path: Path) -> Any:
-    """`exported(format, verdicts)`: the file, of decisions as the app records and judges them."""
+    """`exported(format, verdicts, kind)`: the file, of decisions as the app records and judges them."""
     from decisions.agents.services import create_notes_agents
 
     create_notes_agents(by=by)
     app = api("decisions:write", "feedback:write", "export:read")
 
-    def write(format: str, verdicts: tuple[str, ...] = ("CONFIRMED", "CORRECTED")) -> Path:
+    def write(format: str, verdicts: tuple[str, ...] = ("CONFIRMED", "CORRECTED"), kind: str = "FILER") -> Path:
+        body: dict[str, Any] = BODIES[kind]
         for place in range(16):
-            state = FILER["state"] | {"item": {"id": f"item-{place}", "title": f"{TITLES[place % 4]} {place}"}}
-            action = FILER["action"] | {"status": ("TODO", "TRASH")[place % 2], "confidence": 0.9}
-            answer = app.post(
-                f"{T}/decisions/record", FILER | {"state": state, "action": action, "itemId": f"i{place}"}
-            )
+            state = body["state"] | {ITEM[kind]: {"id": f"item-{place}", "title": f"{TITLES[place % 4]} {place}"}}
+            action = body["action"] | ACTIONS[kind][place % 2] | {"confidence": 0.9}
+            answer = app.post(f"{T}/decisions/record", body | {"state": state, "action": action, "itemId": f"i{place}"})
             assert answer.status_code == 201, answer.content
             judge(app, answer.json(), verdicts[place % len(verdicts)])
-        call_command("calculate_rewards", "--agent-type", "FILER", stdout=io.StringIO())
-        file = tmp_path / f"{format}.jsonl"
+        call_command("calculate_rewards", "--agent-type", kind, stdout=io.StringIO())
+        file = tmp_path / f"{kind}-{format}.jsonl"
         call_command(
-            "export_training_data", "--agent-type", "FILER", "--output", str(file), "--format", format,
+            "export_training_data", "--agent-type", kind, "--output", str(file), "--format", format,
             stdout=io.StringIO(),
         )  # fmt: skip
         return file
@@ -78,10 +92,10 @@ def test_exports_make_a_tiny_model_and_train_on_over_it(exported: Any, tmp_path:
     assert "Base model: a new tiny model" in (first / "model" / "README.md").read_text()
     assert {path.name for path in first.iterdir()} == {"model", "run", "checkpoint-epoch-1", "checkpoint-epoch-2"}
     AutoModelForCausalLM.from_pretrained(first / "checkpoint-epoch-1")
-    file = exported("completion")  # each state twice by now, and every verdict as before
+    file = exported("completion", kind="STORER")
     output = tmp_path / "second"
     told = train("--data", file, "--output", output, "--model", folder, "--json")  # everything else by default
-    assert (told["rows"], told["method"], told["steps"]) == (32, "reward_weighted", 24)
+    assert (told["rows"], told["method"], told["steps"]) == (16, "reward_weighted", 12)
     assert told["chosen"][0] == "method reward_weighted: ppo cannot learn from text rows"
     assert told["estimate"]["memory_bytes"] > 0 and told["estimate"]["disk_bytes"] > 0
     config = json.loads((output / "adapter" / "adapter_config.json").read_text())
@@ -96,7 +110,7 @@ def test_what_an_export_lacks_is_refused_and_nothing_is_written(
     exported: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher, "ENGINE", (sys.executable, "-m", "training.engine"))  # refuses before it loads torch
-    file, base, output = exported("completion", ("CONFIRMED",)), tmp_path / "base", tmp_path / "out"
+    file, base, output = exported("completion", ("CONFIRMED",), "STORER"), tmp_path / "base", tmp_path / "out"
     base.mkdir()
     (base / "config.json").write_text("{}")
     asked = ("--data", file, "--output", output, "--model", base, "--no-quantization")
@@ -110,4 +124,7 @@ def test_what_an_export_lacks_is_refused_and_nothing_is_written(
     file.write_text("\n".join([lines[0], "{}", lines[0]]))
     told = refused(*asked, "--method", "sft").splitlines()
     assert [line.split(": ", 1)[0].rpartition(":")[2] for line in told] == ["2", "3"]
+    asked = ("--data", exported("chat", ("CONFIRMED",)), *asked[2:])
+    assert refused(*asked, "--method", "kto") == one_class
+    assert refused(*asked, "--method", "dpo").startswith("--method: dpo cannot learn from logged rows; these methods")
     assert not output.exists()

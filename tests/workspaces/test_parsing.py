@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from django.test import RequestFactory
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from project.middleware import ContentLengthMiddleware
@@ -46,6 +46,7 @@ def test_what_is_json_within_the_limits_passes(value, ascii_only):
 
 
 @given(JSON, st.integers(0, 6), st.booleans())
+@example([[], [[], 1]], 2, False)  # deeper than its longest run of opening brackets
 def test_the_look_at_depth_agrees_with_the_value(value, levels, ascii_only):
     body = json.dumps(value, ensure_ascii=ascii_only, indent=1).encode()
     assert nests_deeper(body, levels) == (depth(value) > levels)

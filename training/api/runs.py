@@ -70,7 +70,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
     @extend_schema(
         operation_id="start_run",
         request=RunStartSerializer,
-        responses={"200": RunCheckSerializer, "201": RunSerializer, "404": ErrorSerializer},
+        responses={"200": RunCheckSerializer, "201": RunSerializer, "404": ErrorSerializer, "507": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         """Starts a run. With `dry_run` it only checks, and answers 200 with what the run would need."""
@@ -82,7 +82,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
         if fields["dry_run"]:
             prepared = prepare_run(current.agent, plan)
             estimate = prepared.estimate.as_plain() if prepared.estimate is not None else None
-            return Response({"spec": prepared.spec, "estimate": estimate})
+            return Response({"spec": prepared.spec, "estimate": estimate, "unchecked": prepared.unchecked})
         run = start_run(by=acting(request), agent=current.agent, plan=plan, tags=fields["tags"], notes=fields["notes"])
         return Response(RunSerializer(self.get_queryset().get(pk=run.pk)).data, status=201)
 
@@ -111,7 +111,7 @@ class SweepStart(APIView):
     @extend_schema(
         operation_id="start_sweep",
         request=SweepStartSerializer,
-        responses={"201": SweepSerializer, "404": ErrorSerializer},
+        responses={"201": SweepSerializer, "404": ErrorSerializer, "507": ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
         given = SweepStartSerializer(data=request.data)
@@ -154,7 +154,9 @@ class TrainNew(APIView):
         given.is_valid(raise_exception=True)
         fields = given.validated_data
         current = get_current_agent(acting(request), fields["agent"])
-        job = first_models.start_training(by=acting(request), agent=current.agent, base_model=fields["base_model"])
+        job = first_models.start_training(
+            by=acting(request), agent=current.agent, base_model=fields["base_model"], lora=fields["lora"]
+        )
         return Response(FreezingSerializer(job).data, status=202)
 
 

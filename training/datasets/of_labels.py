@@ -20,7 +20,7 @@ from training.models import DatasetKind, DatasetSnapshot
 from training.rows.labels import LabelQuestion, read_label_rows
 from training.rows.parts import Entry, save_parts, write_parts
 from training.rows.selection import FETCH
-from training.rows.splitting import text_of
+from training.rows.splitting import task_of, text_of
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
@@ -56,7 +56,8 @@ def snapshot_labels(
                 if count % FETCH == 0:
                     note_progress(share_of_time(first, decision), f"{count:,} rows")
                 text = text_of(judged.state) if held_out is not None else ""
-                yield Entry(decision, judged.rows, None, judged.unit, judged.episode, text)
+                task = task_of(judged.state)
+                yield Entry(decision, judged.rows, None, judged.unit, judged.episode, text, task=task)
 
     # What is read here and written below must see the same erasures.
     with transaction.atomic(), tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:

@@ -26,7 +26,7 @@ from training.models import DatasetItem, DatasetKind, DatasetSnapshot
 from training.rows.parts import Entry, Part, save_parts, write_parts
 from training.rows.selection import ALL, FETCH, Filters, Question, Rewarded, read_rewarded, read_unjudged
 from training.rows.shapes_of.shapes import find_versions
-from training.rows.splitting import text_of
+from training.rows.splitting import task_of, text_of
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
@@ -110,7 +110,8 @@ def snapshot_ledger(
                 note_progress(share_of_time(first, decision.id), f"{count:,} rows")
             text = text_of(decision.state) if held_out is not None or apart else ""
             version, judged = decision.reward_version, decision.reward is not None
-            yield Entry(decision.id, rows, version, decision.unit, decision.episode, text, judged)
+            task = task_of(decision.state)
+            yield Entry(decision.id, rows, version, decision.unit, decision.episode, text, judged, task)
 
     # What is read here and written below must see the same erasures.
     with transaction.atomic(), tempfile.TemporaryDirectory(prefix="reckoner-dataset-") as folder:
@@ -143,7 +144,9 @@ def _read_apart(dataset: str | None) -> list[Entry]:
         return []
     items = DatasetItem.objects.filter(dataset_id=uuid.UUID(dataset)).values_list("decision_id", flat=True)
     found = Decision.objects.filter(id__in=list(items)).values_list("id", "unit", "episode_id", "state")
-    return [Entry(pk, [], None, unit, episode, text_of(state)) for pk, unit, episode, state in found]
+    return [
+        Entry(pk, [], None, unit, episode, text_of(state), task=task_of(state)) for pk, unit, episode, state in found
+    ]
 
 
 def _empty(agent: Agent, reason: str) -> EmptyDataset:
@@ -169,7 +172,8 @@ def import_rows(
     rows: Iterable[Mapping[str, Any]],
     on_made: Callable[[DatasetSnapshot], None] = lambda dataset: None,
 ) -> DatasetSnapshot:
-    """Rows of this kind (training.engine.rows.types) from outside the ledger. Raises EmptyDataset.
+    """Rows of this kind (training.engine.rows.types) from outside the ledger; logged ones count as rewarded by the
+    agent's current spec. Raises EmptyDataset.
 
     `on_made` is called in the transaction that makes the dataset, and may undo it.
     """
@@ -189,6 +193,7 @@ def import_rows(
             agent=agent,
             name=name,
             kind=kind,
+            reward_spec=current_reward_spec(agent) if kind == DatasetKind.LOGGED else None,
             artifact=artifact,
             rows=part.tally.rows,
             statistics=part.tally.as_plain() | part.tally.cuts_for(agent),

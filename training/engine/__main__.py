@@ -113,7 +113,7 @@ def read_run(run_dir: Path, agent: OutsideAgent | None = None) -> tuple[RunSpec,
         spec = read_spec(run_dir)
     except OSError as error:
         raise BadRun([f"spec.json: {error.strerror or error}"]) from error
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRun([f"spec.json: {error}"]) from error
     except pydantic.ValidationError as error:
         raise BadRun([fault for detail in error.errors() for fault in _faults(detail)]) from error

@@ -53,12 +53,12 @@ def measure(spec: RunSpec, rows: Sequence[Labelled]) -> Rates:
     options = {option for row in rows for option in row.options} if spec.option_tokens else ()
     loaded = load_for_training(spec.base, spec.lora, device, freeze_embeddings=spec.freeze_embeddings, options=options)
     loading = time.monotonic() - began
-    precision = choose_precision(device, hidden_size(loaded.model), spec.precision)
+    precision = choose_precision(device, hidden_size(loaded.model), spec.precision, loaded.model.config.model_type)
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, device)
     prompts = scorer.encode(prompts_of(rows))
     size = spec.optimiser.batch_size
     batches = Batches([len(ids) for ids in prompts], size, spec.seed)
-    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, batches.per_epoch)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, batches.per_epoch, precision)
 
     def train(batch: list[int]) -> None:
         with autocast(device, precision):
@@ -94,10 +94,16 @@ def _rate(work: Callable[[list[int]], None], order: Sequence[list[int]]) -> tupl
 
 
 def main() -> int:
-    question = json.load(sys.stdin)
-    rows = msgspec.convert(question["rows"], list[Labelled])
+    try:
+        question = json.load(sys.stdin)
+        rows = msgspec.convert(question["rows"], list[Labelled])
+        spec = RunSpec.model_validate(question["spec"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:  # those of msgspec and pydantic are ValueErrors
+        said = " ".join(str(error).split())
+        sys.stderr.write(f"The question on standard input is not {{spec, rows}} as JSON: {said[:300]}\n")
+        return 2
     silence_progress_bars()
-    sys.stdout.write(msgspec.json.encode(measure(RunSpec.model_validate(question["spec"]), rows)).decode() + "\n")
+    sys.stdout.write(msgspec.json.encode(measure(spec, rows)).decode() + "\n")
     return 0
 
 

@@ -20,12 +20,14 @@ from transformers import AutoConfig
 from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.attempt.checkpoints import newest_checkpoint, write_synced
 from training.engine.attempt.memory import BeginAgain, free_memory
+from training.engine.data.learnt_prompts import find_learnt_forms, refuse_other_prompts
 from training.engine.data.reading import RunData
 from training.engine.evaluation.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
 from training.engine.evaluation.watch import Watch
 from training.engine.export.exporting import FOLDER, export
 from training.engine.machine.hardware import prepare_torch
 from training.engine.methods.reward_model import calibration_error, judge_pairs, load_reward_model
+from training.engine.models.acting import find_acting_hash
 from training.engine.models.less_memory import recompute_activations
 from training.engine.models.loading import (
     ADAPTER,
@@ -43,6 +45,7 @@ from training.engine.models.loading import (
 )
 from training.engine.models.option_tokens import MANY_OPTIONS
 from training.engine.models.prompts import PromptEncoder, SystemPromptTooLong, find_room
+from training.engine.rows.prompt_forms import write_forms
 from training.engine.rows.types import Asking, Labelled, Logged, Text, prompts_of
 from training.engine.spec.methods import RowKind
 from training.engine.spec.result import RewardSpread, RunResult
@@ -64,6 +67,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     spec = attempt.spec
     prepare_torch(spec.seed, attempt.device)
     _refuse_long_system_prompts(spec, data)
+    data = refuse_other_prompts(spec, data, attempt.events.warn)
     attempt.spec = spec = fit_completions(spec, [*data.texts, *data.heldout_texts])
     attempt.resume = newest_checkpoint(attempt.folder.parent, spec, attempt.events)
     resumed_from = str(attempt.resume.path.relative_to(attempt.folder.parent)) if attempt.resume else None
@@ -86,7 +90,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         attempt.stop.check(outcome.steps)
         if not attempt.processes.is_main:
             return None
-        facts = _save(attempt, loaded, outcome)
+        facts = _save(attempt, loaded, outcome, data)
         del loaded
     elif not attempt.processes.is_main:
         return None
@@ -216,7 +220,7 @@ def _train(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
     if spec.gradient_checkpointing:
         recompute_activations(loaded.model)
     if spec.epoch_checkpoints and attempt.processes.is_main:
-        attempt.save_epoch = partial(_save_epoch, attempt, loaded)
+        attempt.save_epoch = partial(_save_epoch, attempt, loaded, data)
     assert spec.train_rows is not None
     entry = spec.trains_by.entry_for(spec.train_rows) if attempt.agent is None else BY_AN_AGENT
     module, function = entry.split(":")
@@ -263,12 +267,13 @@ def _grown(attempt: Attempt, data: RunData) -> Loaded:
     return Loaded(build_tiny(shape, tokenizer).to(attempt.device).eval(), tokenizer)
 
 
-def _save_epoch(attempt: Attempt, loaded: Loaded, epoch: int) -> None:
+def _save_epoch(attempt: Attempt, loaded: Loaded, data: RunData, epoch: int) -> None:
     """checkpoint-epoch-N/, whole or not there: what `from_pretrained` of transformers or peft loads. A training that
     began again may have left one."""
     folder = attempt.folder / f"checkpoint-epoch-{epoch}"
     unfinished = attempt.folder / f".unfinished-epoch-{epoch}"
     save(loaded, unfinished)
+    write_forms(unfinished, find_learnt_forms(attempt.spec, data))
     if folder.exists():
         shutil.rmtree(folder)
     unfinished.rename(folder)
@@ -279,17 +284,20 @@ def _export(attempt: Attempt, data: RunData) -> dict[str, Any]:
     return {"output": FOLDER, "export": report}
 
 
-def _save(attempt: Attempt, loaded: Loaded, outcome: Outcome) -> dict[str, Any]:
+def _save(attempt: Attempt, loaded: Loaded, outcome: Outcome, data: RunData) -> dict[str, Any]:
     """Saves the model or adapter and returns what the result says of it."""
     output = "adapter" if loaded.adapts else "model"
     folder = attempt.folder / output
     attempt.events.progress(0, 1, f"saving the {output}")
     save(loaded, folder)
+    if not attempt.spec.trains_by.makes_reward_model:
+        write_forms(folder, find_learnt_forms(attempt.spec, data))
     if outcome.save_beside is not None:
         outcome.save_beside(folder)
     return {
         "output": output,
         "weights_sha256": weights_sha256(folder),
+        "acting_sha256": find_acting_hash(loaded, output, folder),
         "trainable_parameters": sum(p.numel() for p in trainable_parameters(loaded.model).values()),
         "total_parameters": sum(p.numel() for p in loaded.model.parameters()),
         "precision": str(attempt.precision_of(loaded.model)).removeprefix("torch."),
@@ -353,9 +361,10 @@ class _Saved(Mapping[Which, Loaded]):
             return _warn_of(attempt, load_source(source, attempt.device))
         folder = attempt.folder / self._output
         if self._output == "model":
-            return Loaded(load_model(folder, attempt.device), load_tokenizer(folder))
+            saved = ModelSource(path=str(folder))
+            return Loaded(load_model(folder, attempt.device), load_tokenizer(folder), source=saved)
         model = attach_adapter(load_model(str(source.path), attempt.device), folder, ADAPTER)
-        return Loaded(model, load_tokenizer(folder))
+        return Loaded(model, load_tokenizer(folder), source=ModelSource(path=source.path, adapter=str(folder)))
 
     def __iter__(self) -> Iterator[Which]:
         return iter(self._names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import signal
@@ -101,8 +102,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Scores options and answers chats with the models of the artifact store.",
         epilog=f"Where {TOKEN_VARIABLE} is set, requests must carry it as a bearer token.",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8100, help="port to listen on (default 8100)")
+    parser.add_argument("--host", type=_address, default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=8100, help="port to listen on (default 8100)")
     parser.add_argument("--artifacts", required=True, help="root of the content-addressed store, or its s3:// address")
     parser.add_argument("--cache", type=Path, default=None, help="folder for copies of artifacts from s3://")
     parser.add_argument(
@@ -112,6 +113,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-adapters", type=_positive, default=16, help="adapters kept for each base (default 16)")
     parser.add_argument("--threads", type=_positive, default=None, help="CPU threads for tensors (default: every core)")
     return parser
+
+
+def _address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is not an IP address, such as 127.0.0.1") from error
+    return text
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 65_535:
+        raise argparse.ArgumentTypeError("must be 1 to 65535")
+    return number
 
 
 def _positive(text: str) -> int:

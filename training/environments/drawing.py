@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,8 @@ def find_question_faults(question: TaskQuestion) -> list[FieldFault]:
         if not least <= getattr(question, name) <= MOST_TASKS:
             reason = f"{getattr(question, name)} is out of range"
             faults.append(FieldFault(name, reason, f"{least} to {MOST_TASKS}"))
+    if environment is not None and not faults:
+        faults += _find_count_faults(environment, question)
     if not 0 <= question.first <= LARGEST_NUMBER:
         faults.append(FieldFault("first", f"{question.first} is out of range", f"0 to {LARGEST_NUMBER}"))
     if not 0.0 <= question.wrong <= 1.0:  # NaN too
@@ -109,6 +111,21 @@ def find_question_faults(question: TaskQuestion) -> list[FieldFault]:
         reason = f"{environment.name} cannot demonstrate its tasks"
         faults.append(FieldFault("demonstrations", reason, "0"))
     return faults
+
+
+def _find_count_faults(environment: type[BaseEnvironment], question: TaskQuestion) -> Iterator[FieldFault]:
+    """Of an environment that has so many tasks and no more."""
+    try:
+        train, held_out = environment.count_tasks("train"), environment.count_tasks("heldout")
+    except EnvironmentFault as error:
+        yield FieldFault("environment", str(error), "an environment that works here")
+        return
+    asked = question.first + question.tasks + question.demonstrations
+    if train is not None and asked > train:
+        reason = f"tasks and demonstrations up to number {asked} are asked for, and there are {train}"
+        yield FieldFault("tasks", reason, f"at most {train} with first and demonstrations")
+    if held_out is not None and question.held_out > held_out:
+        yield FieldFault("held_out", f"{question.held_out} are asked for, and there are {held_out}", f"0 to {held_out}")
 
 
 def has_expert(environment: type[BaseEnvironment]) -> bool:

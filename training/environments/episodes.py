@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 from django.conf import settings
 
+from models_registry.models import ModelVersion
 from training.engine.environments.episodes import Episode, Step
 from training.evaluation.predictions import find_result_file
 from training.models import TrainingRun
@@ -30,10 +31,16 @@ SOLVED: Mapping[str, str] = {
 """What a list of held-out tasks can be narrowed to, by the trained model's episode."""
 
 
+POLICIES: Mapping[str, str] = {"serving": "As it serves", "greedy": "Greedily"}
+"""How a model acted: with the exploration that it serves with, or always by the likeliest action."""
+
+
 class ActedEpisode(Episode, frozen=True, kw_only=True):
-    """A line of the file: which `model` acted, base or trained."""
+    """A line of the file: which `model` acted, base or trained, and by which of POLICIES. An older engine acted as it
+    serves alone."""
 
     model: str
+    policy: str = "serving"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +76,9 @@ class HeldOutTask:
         return bool(told[wanted])
 
 
-def read_held_out(run: TrainingRun) -> list[HeldOutTask] | None:
-    """In the order of the held-out rows. None where there is no complete attempt with episodes, or its file is too
-    large to read while somebody waits."""
+def read_held_out(run: TrainingRun, policy: str = "serving") -> list[HeldOutTask] | None:
+    """What was done by this policy, in the order of the held-out rows. None where there is no complete attempt with
+    episodes, or its file is too large to read while somebody waits."""
     path = find_result_file(settings.RUNS / str(run.id), "episodes")
     if path is None or path.stat().st_size > MAX_BYTES:
         return None
@@ -81,11 +88,19 @@ def read_held_out(run: TrainingRun) -> list[HeldOutTask] | None:
         for line in lines:
             if line.strip():
                 episode = decoder.decode(line)
+                if episode.policy != policy:
+                    continue
                 by_task.setdefault(episode.task, {})[episode.model] = episode
     return [
         HeldOutTask(place, told.get("base"), told.get("trained"))
         for place, told in enumerate(by_task.values(), start=1)
     ]
+
+
+def find_actor(episode: Episode, version: ModelVersion | None) -> ModelVersion | None:
+    """The version, if its weights are those that acted in the episode."""
+    acted = episode.weights_hash
+    return version if version is not None and acted is not None and version.acting_sha256 == acted else None
 
 
 @dataclass(frozen=True, slots=True)

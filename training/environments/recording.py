@@ -1,5 +1,5 @@
-"""The job that writes a run's held-out episodes into the ledger: an episode of each task by base and trained model,
-with a step of each action.
+"""The job that writes a run's held-out episodes into the ledger: an episode of each task by base and trained model as
+they serve, with a step of each action.
 
 They are no decisions. A decision of the ledger can be learnt from, is shown to reviewers, and counts for what acts now;
 held-out tasks must never be learnt from, and nobody was served (docs/environments.md). Lists of episodes and queues
@@ -20,7 +20,7 @@ from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
-from decisions.queries.episode_list import HELD_OUT
+from decisions.models.episode import HELD_OUT
 from jobs.context import JobContext
 from training.engine.environments.episodes import Episode
 from training.environments.episodes import read_held_out
@@ -69,7 +69,7 @@ def record_held_out_episodes(context: JobContext) -> dict[str, Any] | None:
 
 def _list_acted(run: TrainingRun) -> Iterator[Acted]:
     base, trained = str(run.base_version or run.base_model), str(run.produced_version)
-    for task in read_held_out(run) or ():
+    for task in read_held_out(run, "serving") or ():
         for which, model, episode in (("base", base, task.base), ("trained", trained, task.trained)):
             if episode is not None and episode.fault is None:
                 yield Acted(which, model, episode)

@@ -1,4 +1,7 @@
-"""How many held-out tasks of an environment runs have solved: by run, and before against after by domain."""
+"""How many held-out tasks of an environment runs have solved: by run, and before against after by domain.
+
+Solved is what the policy that serves solves, with its exploration; what is solved greedily stands beside it by run.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import Any
 
 from models_registry.models import ModelVersion
 from training.evaluation.measures import find_reach, tone_of
-from training.evaluation.tasks import DOMAINS
 from training.models import DatasetKind, DatasetSnapshot, Evaluation, TrainingRun
+from training.models.evaluation import DOMAINS
 from training.run_states import RunState
 from workspaces.models import Workspace
 
@@ -87,7 +90,7 @@ def draw_domains(lines: Sequence[DomainLine]) -> dict[str, Any] | None:
     if not lines:
         return None
     return {
-        "title": "Held-out tasks solved by domain, %",
+        "title": "Held-out tasks solved by domain as it serves, %",
         "says": "; ".join(
             f"{line.name or 'no domain'}: from {_percent(line.base, 'mean')} % to {_percent(line.trained, 'mean')} %"
             for line in lines
@@ -113,7 +116,7 @@ def draw_runs(evaluations: Sequence[Evaluation]) -> dict[str, Any] | None:
     if len(oldest_first) < 2:
         return None
     return {
-        "title": "Held-out tasks solved by run, %",
+        "title": "Held-out tasks solved by run as it serves, %",
         "says": "; ".join(
             f"{one.version}: {_percent(one.scores['trained']['accuracy'], 'mean')} %" for one in oldest_first
         ),

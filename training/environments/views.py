@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from decisions.models import Agent
 from training.engine.environments.registry import UnknownEnvironment
 from training.environments.drawing import LONGEST_NAME, MOST_TASKS, TaskQuestion, start_drawing
-from training.environments.episodes import SOLVED, HeldOutTask, read_held_out, show_steps
+from training.environments.episodes import POLICIES, SOLVED, HeldOutTask, find_actor, read_held_out, show_steps
 from training.environments.listed import KnownEnvironment, describe_environment, list_environments
 from training.environments.success import Success, draw_domains, draw_runs, find_success, list_domains
 from training.models import DatasetKind, DatasetSnapshot
@@ -162,10 +162,11 @@ def environment_draw(request: PageRequest, name: str) -> HttpResponse:
 @require_safe
 @workspace_page()
 def run_episodes(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    """Held-out tasks of a run, narrowed by `solved` and `domain`, by pages that begin at `from`. htmx asks for the part
-    that the run's page shows."""
+    """Held-out tasks of a run by one `policy`, narrowed by `solved` and `domain`, by pages that begin at `from`. htmx
+    asks for the part that the run's page shows."""
     run = get_run(request, pk)
-    found = read_held_out(run)
+    policy = _read_policy(request)
+    found = read_held_out(run, policy)
     wanted = request.GET.get("solved", "")
     if wanted not in SOLVED:
         wanted = ""
@@ -173,7 +174,8 @@ def run_episodes(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     start = _read_place(request.GET.get("from", ""))
     fitting = [one for one in found or () if one.fits(wanted) and domain in ("", one.any.domain)]
     page = fitting[start : start + PAGE]
-    chosen = {name: value for name, value in (("solved", wanted), ("domain", domain)) if value}
+    asked = (("policy", "" if policy == "serving" else policy), ("solved", wanted), ("domain", domain))
+    chosen = {name: value for name, value in asked if value}
     later = urlencode(chosen | {"from": start + PAGE}) if start + PAGE < len(fitting) else ""
     context = {
         "run": run,
@@ -181,6 +183,8 @@ def run_episodes(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "all": len(found or ()),
         "count": len(fitting),
         "tasks": page,
+        "policy": policy,
+        "policies": POLICIES.items(),
         "wanted": wanted,
         "parts": SOLVED.items(),
         "domain": domain,
@@ -193,6 +197,11 @@ def run_episodes(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     return render(request, template, context)
 
 
+def _read_policy(request: PageRequest) -> str:
+    policy = request.GET.get("policy", "")
+    return policy if policy in POLICIES else "serving"
+
+
 def _read_place(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 9 else 0
 
@@ -200,15 +209,25 @@ def _read_place(text: str) -> int:
 @require_safe
 @workspace_page()
 def run_episode(request: PageRequest, pk: uuid.UUID, place: int) -> HttpResponse:
-    """What base and trained model did on one held-out task, step by step, beside each other."""
+    """What base and trained model did on one held-out task by one `policy`, step by step, beside each other."""
     run = get_run(request, pk)
-    found = read_held_out(run) or []
+    policy = _read_policy(request)
+    found = read_held_out(run, policy) or []
     task = _find_task(found, place)
-    acted = [(title, one) for title, one in (("Base", task.base), ("Trained", task.trained)) if one is not None]
+    acted = [
+        (title, one, version)
+        for title, one, version in (
+            ("Base", task.base, run.base_version),
+            ("Trained", task.trained, run.produced_version),
+        )
+        if one is not None
+    ]
     context = {
         "run": run,
         "task": task,
-        "columns": [(title, one, list(show_steps(one))) for title, one in acted],
+        "policy": policy,
+        "policies": POLICIES.items(),
+        "columns": [(title, one, list(show_steps(one)), find_actor(one, version)) for title, one, version in acted],
         "earlier": place - 1 if place > 1 else None,
         "later": place + 1 if place < len(found) else None,
         "count": len(found),

@@ -40,6 +40,7 @@ from training.rows.parts import ROWS_FILE
 from training.rows.reward_scale import training_scale
 from training.rows.selection import FETCH, Rewarded, loaded
 from training.rows.shapes_of.shapes import CHOICE, find_versions
+from training.rows.splitting import task_of
 
 ROWS = 5_000
 """The newest so many decisions are judged by: older ones are of other times, and each costs a forward pass."""
@@ -174,7 +175,7 @@ def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, dict[str, Any]]]:
                 yield (
                     LoggedDecision(
                         id=str(pk),
-                        group=str(unit or episode or pk),
+                        group=str(task_of(rewarded.state) or unit or episode or pk),
                         options=tuple(row["options"]),
                         action=row["action"],
                         propensity=propensity,

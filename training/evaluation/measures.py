@@ -16,6 +16,7 @@ from training.models import DatasetSnapshot, Evaluation
 
 MEASURES = (
     ("accuracy", "Held-out accuracy", "share"),
+    ("greedy_success", "Held-out tasks solved greedily", "share"),
     ("reward", "Held-out reward", "number"),
     ("score", "Held-out score of tasks", "share"),
     ("valid_share", "Valid actions", "share"),
@@ -23,7 +24,7 @@ MEASURES = (
     ("margin", "Margin of held-out pairs", "number"),
     *TITLES,
 )
-OF_TASKS: Mapping[str, str] = {"accuracy": "Held-out tasks solved"}
+OF_TASKS: Mapping[str, str] = {"accuracy": "Held-out tasks solved as it serves"}
 """Titles of measures that mean something else of tasks."""
 ESTIMATES = (
     ("logged", "Mean reward of the log"),

@@ -15,12 +15,17 @@ from typing import Any
 
 from models_registry.statistics.intervals import Interval, clustered_mean, paired_difference
 
+FIELDS: Mapping[str, str] = {"accuracy": "correct", "greedy_success": "greedy_correct"}
+"""Measure → field of a prediction, where its name is another."""
+
 
 @dataclass(frozen=True, slots=True)
 class PairedTasks:
     """`predictions`: by model and task, of the tasks that every model acted on; `tasks`: their ids, sorted.
 
-    Measures are `accuracy`, whether a task was solved, and `score`, how much of it was done, in [0, 1].
+    Measures are `accuracy`, whether a task was solved by the policy that serves, with its exploration,
+    `greedy_success`, whether by the likeliest action at each step, and `score`, how much of it was done by the policy
+    that serves, in [0, 1].
     """
 
     tasks: Sequence[str]
@@ -49,8 +54,13 @@ class PairedTasks:
         return paired_difference(new, old, alike).within(-1.0, 1.0)
 
     def _values(self, model: str, measure: str, tasks: Sequence[str]) -> list[float]:
-        field = "correct" if measure == "accuracy" else measure
+        field = FIELDS.get(measure, measure)
         return [float(self.predictions[model][task][field]) for task in tasks]
+
+    def knows(self, measure: str) -> bool:
+        """Whether the predictions tell it: those of an older engine tell no greedy success."""
+        field = FIELDS.get(measure, measure)
+        return all(field in row for of_one in self.predictions.values() for row in of_one.values())
 
     def _templates(self, tasks: Sequence[str]) -> list[str]:
         first = next(iter(self.predictions.values()))

@@ -105,7 +105,7 @@ def read_rankings(path: Path) -> tuple[dict[str, list[Ranked]], set[str]]:
 def score_pairs(path: Path) -> Scored:
     """Of a reward model: the share of held-out pairs that it orders rightly, and by how much r of the better text
     exceeds that of the worse."""
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     groups = [line["group"] or line["id"] for line in lines]
     ordered = clustered_mean(np.array([float(line["correct"]) for line in lines]), groups)
     margin = clustered_mean(np.array([line["margin"] for line in lines]), groups)

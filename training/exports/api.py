@@ -84,7 +84,7 @@ class VersionExport(APIView):
     @extend_schema(
         operation_id="export_version",
         request=ExportStartSerializer,
-        responses={"201": ExportSerializer, "400": ErrorSerializer, "409": ErrorSerializer},
+        responses={"201": ExportSerializer, "400": ErrorSerializer, "409": ErrorSerializer, "507": ErrorSerializer},
     )
     def post(self, request: Request, pk: str) -> Response:
         body = ExportStartSerializer(data=request.data)

@@ -142,9 +142,13 @@ def _client(host: str, seconds: float = WRITES_SECONDS) -> Iterator[Any]:
     import ollama
 
     try:
-        with closing(ollama.Client(host, timeout=seconds)) as client:
+        client = ollama.Client(host, timeout=seconds)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise OllamaRefused(f"{host[:100]!r} is not the address of a server, such as {LOCAL}.") from error
+    try:
+        with closing(client):
             yield client
     except ollama.ResponseError as error:
         raise OllamaRefused(f"Ollama at {host} refused: {error.error} ({error.status_code}).") from error
-    except (httpx.HTTPError, ConnectionError) as error:
+    except (httpx.HTTPError, ConnectionError, UnicodeError) as error:  # UnicodeError: a host name that is none
         raise OllamaRefused(f"Ollama at {host} does not answer: {type(error).__name__}.") from error

@@ -1,8 +1,9 @@
-"""Files to measure a model on: labelled rows, or texts with what should have been written (`manage.py evaluate`)."""
+"""Files to measure a model on: labelled rows, exported decisions that chose, or texts with what should have been
+written (`manage.py evaluate`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,51 +13,61 @@ from training.engine.rows.texts import find_right_texts, is_right
 from training.engine.rows.types import Text
 from training.engine.spec.methods import RowKind
 from training.engine.spec.right_from import RIGHT_FROM
+from training.imports.exported import ExportedFile, label_choices, read_export
 from training.imports.labelled import read_rows
-from training.imports.texts import read_texts
+from training.imports.row_files import read_first_line
 
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswers:
-    """`rows` as the engine reads them; `left_out`: texts that are not known to be right."""
+    """`rows` as the engine reads them; `left_out`: texts that are not known to be right, and decisions of which the
+    right option is not known. `kinds` and `agents`, by their slugs, as far as the file names them."""
 
     kind: RowKind
     rows: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
-
-
-class _Look(msgspec.Struct):
-    """What tells the kinds of lines from each other."""
-
-    id: Any = None
-    completion: Any = None
-    messages: Any = None
+    kinds: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
 
 
 def read_answers_file(path: Path) -> tuple[KnownAnswers, list[str]]:
-    """Every row, and every fault as `file:line: reason`. Texts are rows of text, or what `export_training_data` wrote;
+    """Every row, and every fault as `file:line: reason`. Texts are rows of text, or exported decisions that wrote one;
     where nothing is said of any of them, all are taken for right."""
-    first = _look_at_first(path)
+    first = read_first_line(path)
     if first is None or (first.completion is None and first.messages is None):
         labelled, faults = read_rows(path)
         return KnownAnswers(RowKind.LABELLED, [msgspec.to_builtins(row) for row in labelled]), faults
-    texts, faults = _read_frozen(path) if first.id is not None else _read_exported(path)
+    if first.id is not None:
+        texts, faults = _read_frozen(path)
+        return _answers_of_texts(path, texts, faults), faults
+    exported, faults = read_export(path)
+    if exported.kind is RowKind.LOGGED:
+        known = _answers_of_choices(path, exported, faults)
+    else:
+        known = _answers_of_texts(path, msgspec.convert(exported.rows, list[Text]), faults)
+    return replace(known, kinds=frozenset(exported.kinds), agents=frozenset(exported.agents)), faults
+
+
+def _answers_of_choices(path: Path, exported: ExportedFile, faults: list[str]) -> KnownAnswers:
+    if faults:
+        return KnownAnswers(RowKind.LABELLED)
+    rows = label_choices(exported.rows, exported.answers)
+    known = {row.id for row in rows}
+    decisions = [row["id"] for row in exported.rows if (row.get("slate") or {}).get("place", 1) == 1]
+    if not rows:
+        faults.append(f"{path}: the right option of none of its {len(decisions)} decisions is known; judge some")
+    left_out = sum(one not in known for one in decisions) + exported.left_out
+    return KnownAnswers(RowKind.LABELLED, [msgspec.to_builtins(row) for row in rows], left_out)
+
+
+def _answers_of_texts(path: Path, texts: list[Text], faults: list[str]) -> KnownAnswers:
     right = find_right_texts(texts, RIGHT_FROM)
     if texts and not right and not faults:
         faults.append(f"{path}: none of its texts is known to be right")
     # The engine asks again, and takes only for right what is said to be.
     known = [row.source if is_right(row, RIGHT_FROM) else "human" for row in right]
     rows = [msgspec.to_builtins(row) | {"source": source} for row, source in zip(right, known, strict=True)]
-    return KnownAnswers(RowKind.TEXT, rows, len(texts) - len(right)), faults
-
-
-def _look_at_first(path: Path) -> _Look | None:
-    """None where the first row cannot be read: the reader of labelled rows says why."""
-    try:
-        with path.open("rb") as lines:
-            return msgspec.json.decode(next((line for line in lines if line.strip()), b""), type=_Look)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return KnownAnswers(RowKind.TEXT, rows, len(texts) - len(right))
 
 
 def _read_frozen(path: Path) -> tuple[list[Text], list[str]]:
@@ -76,8 +87,3 @@ def _read_frozen(path: Path) -> tuple[list[Text], list[str]]:
             faults.append(f"{path}:{number}: id {row.id!r} appears twice")
         rows[row.id] = row
     return list(rows.values()), faults
-
-
-def _read_exported(path: Path) -> tuple[list[Text], list[str]]:
-    rows, faults = read_texts(path)
-    return msgspec.convert(rows, list[Text]), faults

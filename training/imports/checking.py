@@ -6,7 +6,7 @@ The page shows the result. Page and API start no import of a file with a fault t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,15 @@ from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.agents.current import find_agents, get_current_agent
+from decisions.importers.archives import unpack
 from decisions.importers.formats import FORMATS, Format
 from decisions.importers.reading import UnusableFile
 from decisions.importers.records import Found, Imported, Place, Reading, Refusal, text_of
 from decisions.importers.running import MOST_DECISIONS, Unusable, check_batch, make_setup, survey
 from training.errors import UnusableImport
-from training.imports.labelled import read_rows
 from training.imports.plan import LABELLED, ImportPlan
+from training.imports.row_files import read_row_file
+from training.models import DatasetKind
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 
@@ -33,7 +35,8 @@ MOST_REFUSALS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a usable file holds. `columns` says which field is what; `rows` are the first ones, a cell a column.
+    """What a usable file holds. `columns` says which field is what; `rows` are the first ones, a cell a column. `kind`
+    of rows for a dataset.
 
     `refusals` name the records that are left out, at most SHOWN of `refused`.
     """
@@ -41,6 +44,7 @@ class Preview:
     total: int
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, ...], ...]
+    kind: str = LABELLED
     agents: tuple[tuple[str, int, bool], ...] = ()
     """Of decisions: slug, how many, and whether the agent has to be made."""
     feedback: int = 0
@@ -55,6 +59,17 @@ LABELLED_COLUMNS = (
     ("answer", "The right option"),
     ("group", "Rows that belong together"),
 )
+LOGGED_COLUMNS = (
+    *LABELLED_COLUMNS[:3],
+    ("action", "What was chosen"),
+    ("reward", "What it earned, from 0 to 1"),
+)
+TEXT_COLUMNS = (*LABELLED_COLUMNS[:2], ("completion", "What was written"), ("reward", "What it earned, from 0 to 1"))
+COLUMNS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    DatasetKind.LABELLED: LABELLED_COLUMNS,
+    DatasetKind.LOGGED: LOGGED_COLUMNS,
+    DatasetKind.TEXT: TEXT_COLUMNS,
+}
 SYSTEM_COLUMN = ("system", "The system prompt")
 DECISION_COLUMNS = (
     ("agent", "Who decided"),
@@ -73,7 +88,7 @@ def check_file(*, by: Actor, plan: ImportPlan, path: Path) -> Preview:
         raise _unusable([f"{path.name}: ends in {path.suffix or 'nothing'}; give {', '.join(plan.endings)}"])
     if plan.what == LABELLED:
         get_current_agent(by, plan.agent)
-    return _check_labelled(path) if plan.what == LABELLED else _check_decisions(by, plan, path)
+    return _check_rows(path) if plan.what == LABELLED else _check_decisions(by, plan, path)
 
 
 def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
@@ -83,20 +98,21 @@ def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
     return UnusableImport("The file cannot be imported. Nothing was imported.", faults=told)
 
 
-def _check_labelled(path: Path) -> Preview:
-    rows, faults = read_rows(path, path.name)
+def _check_rows(path: Path) -> Preview:
+    found, faults = read_row_file(path, path.name)
     if faults:
         raise _unusable(faults)
-    shown = [
-        (row.id, _cell(row.prompt), _cell(", ".join(row.options)), row.answer, row.group or "") for row in rows[:FIRST]
-    ]
-    if not any(row.system for row in rows[:FIRST]):
-        return Preview(len(rows), LABELLED_COLUMNS, tuple(shown))
-    cells = tuple(
-        (first, _cell("" if row.system is UNSET else row.system), *more)
-        for row, (first, *more) in zip(rows, shown, strict=False)
-    )
-    return Preview(len(rows), (LABELLED_COLUMNS[0], SYSTEM_COLUMN, *LABELLED_COLUMNS[1:]), cells)
+    first, columns = found.rows[:FIRST], COLUMNS[found.kind]
+    if any(row.get("system") for row in first):
+        columns = (columns[0], SYSTEM_COLUMN, *columns[1:])
+    shown = (tuple(_cell_of(row.get(name)) for name, _ in columns) for row in first)
+    return Preview(len(found.rows), columns, tuple(shown), found.kind)
+
+
+def _cell_of(value: Any) -> str:
+    if value is None:
+        return ""
+    return _cell(", ".join(value) if isinstance(value, list) else value)
 
 
 def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:
@@ -111,11 +127,18 @@ def _check_decisions(by: Actor, plan: ImportPlan, path: Path) -> Preview:
     )
     watched = _Watched(by, format)
     try:
-        seen, _, others = survey(watched.read(format.read([path], reading)))
+        with unpack(path, format.endings) as unpacked:
+            for refusal in unpacked.refusals:
+                watched.refuse(refusal)
+            files = unpacked.find_files(format.endings)
+            seen, _, others = survey(watched.read(format.read(files, reading)))
+            watched.refusals = [unpacked.named(refusal) for refusal in watched.refusals]
         for slug, count in watched.failed.items():
             seen[slug].decisions -= count
         taken = sum(kinds.decisions for kinds in seen.values())
-        told = [describe_refusal(refusal) for refusal in sorted(watched.refusals, key=lambda one: one.place.line)]
+        others += sum(kinds.episodes for kinds in seen.values())
+        ordered = sorted(watched.refusals, key=lambda one: (one.place.file, one.place.line))
+        told = [describe_refusal(refusal, path) for refusal in ordered]
         if not taken and not others:
             raise _unusable(told or [f"{path.name}: holds no decisions"])
         missing = sorted(set(seen) - set(find_agents(by, seen)))
@@ -161,7 +184,7 @@ class _Watched:
                     self._check(batch)
                     batch = []
             elif isinstance(item, Refusal):
-                self._refuse(item)
+                self.refuse(item)
             yield item
         if batch:
             self._check(batch)
@@ -170,17 +193,20 @@ class _Watched:
         for item, refusals in check_batch(by=self.by, format=self.format, batch=batch):
             self.failed[item.decision.agent] += 1
             for refusal in refusals:
-                self._refuse(refusal)
+                self.refuse(refusal)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         self.refused += 1
         if len(self.refusals) < MOST_REFUSALS:
             self.refusals.append(refusal)
 
 
-def describe_refusal(refusal: Refusal) -> str:
-    """By the file's own name: where it lies on the server is nobody's business."""
-    return str(replace(refusal, place=Place(Path(refusal.place.file).name, refusal.place.line)))
+def describe_refusal(refusal: Refusal, path: Path) -> str:
+    """By the uploaded file's own name, inside a zip with the member's: where it lies on the server is nobody's
+    business."""
+    inside = refusal.place.file.removeprefix(str(path)).lstrip("/")
+    name = inside if refusal.place.file.startswith(f"{path}/") else Path(refusal.place.file).name
+    return str(replace(refusal, place=Place(name, refusal.place.line)))
 
 
 def _decision_cells(one: Imported) -> tuple[str, ...]:

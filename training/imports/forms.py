@@ -74,7 +74,8 @@ class LabelledForm(ImportForm):
         super().__init__(*given, **options)
         self.order_fields(["file", "agent", "name"])
         self.fields["file"].widget.attrs["accept"] = ",".join(LABELLED_ENDINGS)
-        self.fields["file"].help_text = f"JSON lines with id, prompt, options, answer and optionally group. {SIZE}"
+        told = "JSON lines with id, prompt, options, answer and optionally group, or an export of decisions."
+        self.fields["file"].help_text = f"{told} {SIZE}"
         self.fields["agent"].help_text = "The dataset is for training and evaluating the model of this agent."
 
     def read_plan(self, given: Mapping[str, Any]) -> ImportPlan:
@@ -101,7 +102,7 @@ class DecisionsForm(ImportForm):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.order_fields(["file", "format", "agent", "create_agents", "observed_at", "policy"])
-        self.fields["file"].help_text = SIZE
+        self.fields["file"].help_text = f"A file of the format, or a zip of a folder with such files. {SIZE}"
         self.fields["agent"].required = False
 
     def read_plan(self, given: Mapping[str, Any]) -> ImportPlan:

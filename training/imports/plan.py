@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from decisions.importers.archives import ZIP
 from decisions.importers.formats import FORMATS
 from decisions.importers.reading import JSON_ENDINGS
 
@@ -33,7 +34,7 @@ class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        return LABELLED_ENDINGS if self.what == LABELLED else FORMATS[self.format].endings
+        return LABELLED_ENDINGS if self.what == LABELLED else (*FORMATS[self.format].endings, ZIP)
 
     def as_plain(self) -> dict[str, Any]:
         plain: dict[str, Any] = msgspec.to_builtins(self)

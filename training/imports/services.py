@@ -7,11 +7,10 @@ interrupted attempt can be repeated.
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from django.db import connection, transaction
 
 from decisions.agents.current import get_current_agent
@@ -24,10 +23,10 @@ from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job, request_cancel
-from training.datasets.snapshots import import_labelled
+from training.datasets.snapshots import import_rows
 from training.imports.checking import SHOWN, describe_refusal
-from training.imports.labelled import read_rows
 from training.imports.plan import LABELLED, ImportPlan
+from training.imports.row_files import read_row_file
 from training.imports.uploads import drop_kept, keep_file, read_kept
 from training.models import DatasetSnapshot
 from workspaces.access.actors import Actor, system
@@ -106,7 +105,7 @@ def run_import(context: JobContext) -> dict[str, Any] | None:
 
 
 def _import_rows(context: JobContext, by: Actor, plan: ImportPlan, path: Path) -> None:
-    rows, faults = read_rows(path, path.name)
+    found, faults = read_row_file(path, path.name)
     if faults:  # it was checked when it came: only a damaged disk leads here
         raise Permanent("; ".join(faults[:SHOWN]))
     if context.cancel_requested():
@@ -120,9 +119,8 @@ def _import_rows(context: JobContext, by: Actor, plan: ImportPlan, path: Path) -
         with context.fenced():
             context.complete({"dataset": str(dataset.id), "rows": dataset.rows})
 
-    context.progress(0.5, f"{len(rows):,} rows")
-    plain = (msgspec.to_builtins(row) for row in rows)
-    import_labelled(by=by, agent=agent, name=plan.name, rows=plain, on_made=end)
+    context.progress(0.5, f"{len(found.rows):,} rows")
+    import_rows(by=by, agent=agent, name=plan.name, kind=found.kind, rows=found.rows, on_made=end)
 
 
 def _import_decisions(context: JobContext, by: Actor, plan: ImportPlan, path: Path) -> None:
@@ -144,7 +142,7 @@ def _import_decisions(context: JobContext, by: Actor, plan: ImportPlan, path: Pa
 
     def refuse(refusal: Refusal) -> None:
         if len(refusals) < SHOWN:
-            refusals.append(describe_refusal(refusal))
+            refusals.append(describe_refusal(refusal, path))
 
     def wrote(report: Report) -> None:
         if context.cancel_requested():
@@ -156,4 +154,4 @@ def _import_decisions(context: JobContext, by: Actor, plan: ImportPlan, path: Pa
     except (Unusable, UnusableFile) as error:
         raise Permanent(str(error).replace(str(path), path.name)) from error
     with context.fenced():
-        context.complete({**asdict(report), "refusals": refusals})
+        context.complete({**report.as_plain(root=f"{path}/"), "refusals": refusals})

@@ -113,15 +113,16 @@ def _read(path: Path) -> Iterator[Line]:
 
 def _compare(paired: PairedTasks) -> dict[str, Any]:
     """Solved tasks before and after, and the paired difference with its interval, of all and by template; clustered by
-    task, since a template is no cluster of its own."""
+    task, since a template is no cluster of its own. `solved` is by the policy that serves, with its exploration."""
 
-    def solved(tasks: Sequence[str]) -> dict[str, Any]:
-        before, after = (paired.mean(which, "accuracy", tasks).mean for which in ("base", "trained"))
-        gain = paired.gain("accuracy", tasks, clusters=tasks)
+    def solved(tasks: Sequence[str], measure: str = "accuracy") -> dict[str, Any]:
+        before, after = (paired.mean(which, measure, tasks).mean for which in ("base", "trained"))
+        gain = paired.gain(measure, tasks, clusters=tasks)
         return {"base": before, "trained": after, "gain": [round(end, 4) for end in (gain.mean, gain.low, gain.high)]}
 
     templates = {name: solved(tasks) for name, tasks in paired.tasks_by("group").items()}
-    return {"solved": solved(paired.tasks), "by_template": templates}
+    greedily = {"solved_greedily": solved(paired.tasks, "greedy_success")} if paired.knows("greedy_success") else {}
+    return {"solved": solved(paired.tasks), **greedily, "by_template": templates}
 
 
 def _measures(score: ModelScore) -> dict[str, float]:
@@ -132,7 +133,8 @@ def _measures(score: ModelScore) -> dict[str, float]:
 
 def _find_example(tasks: Sequence[Task], episodes: Sequence[Line]) -> dict[str, Any] | None:
     """The first held-out task that the trained model solved and the base did not, with what each did."""
-    did: Mapping[tuple[str, str], Line] = {(one["task"], one["model"]): one for one in episodes}
+    serving = (one for one in episodes if one.get("policy", "serving") == "serving")
+    did: Mapping[tuple[str, str], Line] = {(one["task"], one["model"]): one for one in serving}
     for task in tasks:
         before, after = did[task.id, "base"], did[task.id, "trained"]
         if after["success"] and not before["success"]:

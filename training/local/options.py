@@ -80,7 +80,7 @@ def complete_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if (text := options.get("changes")) is not None:
         try:
             told = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             faults.append(f"--set: {error}")
         if not isinstance(told, dict):
             faults.append("--set: give a JSON object")
@@ -116,7 +116,7 @@ def read_config(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnusableRun([f"--config: {path}: {error.strerror}"]) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise UnusableRun([f"--config: {path}: {' '.join(str(error).split())}"]) from error
     if not isinstance(content, dict):
         raise UnusableRun([f"--config: {path}: must be a mapping of options"])

@@ -21,10 +21,12 @@ from training.engine.machine.facts import this_machine, why_no_quantisation
 from training.engine.spec.methods import TRAINING, WHAT_LACKS, Need, RowKind
 from training.engine.spec.run_spec import RunSpec
 from training.engine.spec.settings import Online
+from training.imports.exported import NO_ROW, label_choices
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally
-from training.runs.architectures import find_base_faults
+from training.runs.architectures import find_base_faults, tell_unchecked
 from training.runs.base_models import TINY
+from training.runs.defaults.matrices import adapt_usable_matrices
 from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import merge_settings
 from training.runs.estimates.capacity import (
@@ -67,12 +69,15 @@ class UnusableRun(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`lines` as the engine reads them. `agent_kind` is that of the agent which decided, "" where the rows do not say;
-    `held_out` are tasks to measure on."""
+    """`lines` as the engine reads them. `agent_kind` of the agent whose decisions they are, "" where the file does not
+    say it; `left_out`: decisions of the file that make no row; `answers`: the right option of logged rows, by id;
+    `held_out`: tasks to measure on."""
 
     kind: RowKind
     lines: list[dict[str, Any]]
     agent_kind: str = ""
+    left_out: int = 0
+    answers: Mapping[str, str] = field(default_factory=dict)
     held_out: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -101,12 +106,14 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """`notes` say what was chosen, a line each. `estimate` is None of a base of unknown size, and of settings that the
-    engine will refuse."""
+    """`rows` to learn from. `notes` say what was chosen, a line each. `estimate` is None of a base of unknown size, and
+    of settings that the engine will refuse. `unchecked`: what of a hub's base is checked only once it is downloaded."""
 
     spec: dict[str, Any]
+    rows: Rows
     notes: list[str]
     estimate: Estimate | None
+    unchecked: str = ""
 
     @property
     def method(self) -> str:
@@ -137,14 +144,38 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
     asked = replace(asked, agent_kind=asked.agent_kind or rows.agent_kind)
     notes: list[str] = []
     method = asked.method or (PRESETS[asked.preset].method if asked.preset else _choose_method(asked, rows, notes))
+    if rows.left_out:
+        notes.append(f"{rows.left_out} decisions of the file make no row: {NO_ROW}")
+    rows = _fit_rows(rows, method, notes)
     if rows.kind not in TRAINING[method].learns_from:
         others = ", ".join(name for name, one in TRAINING.items() if rows.kind in one.learns_from)
         raise UnusableRun([f"--method: {method} cannot learn from {rows.kind} rows; these methods can: {others}"])
+    without = _count_without_propensity(rows) if method == PREFERRED else 0
+    if without and Need.PROPENSITY_OR_MODEL in _find_has(rows):
+        notes.append(
+            f"method {method}: {without:,} of {len(rows.lines):,} decisions have no propensity, so the model acts "
+            "afresh on all prompts, paid by a cross-fitted reward model of the same decisions"
+        )
     spec = _make_spec(asked, method, rows, notes)
     estimate = _estimate(asked, spec, rows, output)
     if estimate is None and not Path(asked.base).is_dir():
         notes.append(f"needs: unknown, as the name {asked.base} does not show the size of the base")
-    return LocalPlan(spec, notes, estimate)
+    return LocalPlan(spec, rows, notes, estimate, tell_unchecked(absolute_base(asked.base)))
+
+
+def _fit_rows(rows: Rows, method: str, notes: list[str]) -> Rows:
+    """Exported choices as labelled rows for a method that learns from right options alone."""
+    learns_from = TRAINING[method].learns_from
+    if rows.kind is not RowKind.LOGGED or RowKind.LOGGED in learns_from or RowKind.LABELLED not in learns_from:
+        return rows
+    try:
+        labelled = [msgspec.to_builtins(row) for row in label_choices(rows.lines, rows.answers)]
+    except msgspec.ValidationError:
+        return rows
+    if not labelled:
+        return rows
+    notes.append(f"{len(labelled)} of {len(rows.lines)} rows, those whose right option is known: {method} needs it")
+    return Rows(RowKind.LABELLED, labelled, rows.agent_kind)
 
 
 def _choose_method(asked: Training, rows: Rows, notes: list[str]) -> str:
@@ -163,6 +194,11 @@ def _choose_method(asked: Training, rows: Rows, notes: list[str]) -> str:
         lacks = TRAINING[PREFERRED].find_lacks(rows.kind, has)
         notes.append(f"method {chosen}: {PREFERRED} needs {' and '.join(WHAT_LACKS[lack] for lack in lacks)}")
     return chosen
+
+
+def _count_without_propensity(rows: Rows) -> int:
+    """Of logged rows; 0 of others."""
+    return sum(line.get("propensity") is None for line in rows.lines) if rows.kind is RowKind.LOGGED else 0
 
 
 def _find_has(rows: Rows) -> frozenset[Need]:
@@ -197,7 +233,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         "base": {"path": absolute_base(asked.base)},
         "max_prompt_tokens": prompt,
         "max_completion_tokens": completion,
-        "lora": None if whole else LORA,
+        "lora": None if whole else adapt_usable_matrices({"lora": LORA}, absolute_base(asked.base))["lora"],
         "quantisation": "4bit" if quantised else None,
         "optimiser": {"epochs": epochs, "batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE},
         "epoch_checkpoints": not (fresh or (of_tasks and method.settings == "online") or method.makes_reward_model),
@@ -246,6 +282,7 @@ def _estimate(asked: Training, spec: Mapping[str, Any], rows: Rows, output: Path
         completion_tokens=completion,
         episode_steps=steps,
         folder=output.resolve(),
+        without_propensity=_count_without_propensity(rows) > 0,
     )
     if faults := find_base_faults(checked, load):
         raise UnusableRun(

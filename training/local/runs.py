@@ -27,7 +27,7 @@ from training.engine.spec.methods import TRAINING, RowKind
 from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
-from training.imports.texts import find_exported_kind, read_texts
+from training.imports.exported import read_export
 from training.local.plans import LocalPlan, Rows, Training, UnusableRun, absolute_base
 from training.local.watching import has_ended, leave_note
 from training.models import DatasetKind
@@ -58,20 +58,27 @@ class Interrupted(Exception):
 def read_rows(path: Path) -> Rows:
     """Labelled or logged rows, preference pairs, tasks, or what `export_training_data` wrote. Raises UnusableRun."""
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        told = path.read_bytes().splitlines()  # of text, it would also cut at characters that JSON may hold
     except OSError as error:
         raise UnusableRun([f"{path}: {error.strerror}"]) from error
-    except ValueError as error:
-        raise UnusableRun([f"{path}: {error}"]) from error
+    lines, faults = [], []
+    for number, line in enumerate(told, start=1):
+        try:
+            lines += [json.loads(line)] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            faults.append(f"{path}:{number}: {error}")
+    if faults:
+        raise UnusableRun(faults[:FAULTS_SHOWN])
     if not lines or not all(isinstance(line, dict) for line in lines):
         raise UnusableRun([f"{path}: not every line is a JSON object" if lines else f"{path}: holds no rows"])
     for field, kind in TOLD_BY.items():
         if field in lines[0]:
             return Rows(kind, lines)
-    texts, faults = read_texts(path)
+    exported, faults = read_export(path)
     if faults:
         raise UnusableRun(faults[:FAULTS_SHOWN])
-    return Rows(RowKind.TEXT, texts, find_exported_kind(lines))
+    agent_kind = next(iter(exported.kinds)) if len(exported.kinds) == 1 else ""
+    return Rows(exported.kind, exported.rows, agent_kind, exported.left_out, exported.answers)
 
 
 def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, method: str = "") -> Rows:
@@ -85,18 +92,18 @@ def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, metho
     filters = Filters(unjudged=learns and frozen_as == DatasetKind.LOGGED)
     dataset = freeze_rows(by=by, agent=agent, name=name, kind=frozen_as, filters=filters)
     assert dataset.row_kind is not None
-    lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_text(encoding="utf-8").splitlines()
+    lines = (artifact_path(dataset.artifact.digest) / ROWS_FILE).read_bytes().splitlines()
     return Rows(dataset.row_kind, [json.loads(line) for line in lines])
 
 
-def train_here(asked: Training, plan: LocalPlan, rows: Rows, output: Path, say: Callable[[str], None]) -> RunResult:
+def train_here(asked: Training, plan: LocalPlan, output: Path, say: Callable[[str], None]) -> RunResult:
     """Trains into `output`: model/ or adapter/, checkpoint-epoch-N/, and run/, the engine's own folder.
 
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
     """
     folder, result = run_here(
-        plan.spec, rows.files, output, say, plan.estimate.seconds if plan.estimate is not None else None
+        plan.spec, plan.rows.files, output, say, plan.estimate.seconds if plan.estimate is not None else None
     )
     assert result.output is not None
     attempts = sorted(folder.parent.iterdir(), key=lambda attempt: int(attempt.name))  # some may have been stopped

@@ -18,8 +18,6 @@ def rows_of_environment(name: str, tasks: int, held_out: int) -> Rows:
         raise UnusableRun([f"--environment: {error}"]) from error
     if "train" not in environment.splits:
         raise UnusableRun([f"--environment: {name} is only for measuring, and has no tasks to learn from"])
-    return Rows(
-        RowKind.TASKS,
-        [msgspec.to_builtins(task) for task in draw_tasks(environment, tasks, "train")],
-        held_out=[msgspec.to_builtins(task) for task in draw_tasks(environment, held_out, "heldout")],
-    )
+    learnt = [msgspec.to_builtins(task) for task in draw_tasks(environment, tasks, "train")]
+    measured = [msgspec.to_builtins(task) for task in draw_tasks(environment, held_out, "heldout")]
+    return Rows(RowKind.TASKS, learnt, held_out=measured)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import fields
@@ -34,6 +35,9 @@ def read_filters(options: Mapping[str, Any]) -> Filters:
 
 
 def read_moment(text: str) -> dt.datetime:
-    """Midnight UTC for a date. Raises ValueError."""
-    moment = dt.datetime.fromisoformat(text)
+    """Midnight UTC for a date. Raises ArgumentTypeError."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is not an ISO 8601 time, such as 2026-11-01") from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from training.engine.spec.methods import TRAINING, Need, RowKind
+from training.engine.spec.methods import FEWEST_OF_A_KIND, FEWEST_REWARDED, TRAINING, Need, RowKind
 from training.engine.spec.right_from import RIGHT_FROM
 from workspaces.models import WorkspaceOwned
 from workspaces.storage.ids import uuid7
@@ -28,12 +28,12 @@ class DatasetSnapshot(WorkspaceOwned):
     empty for rows that were imported. `statistics` count the rows by action and by right and wrong (`least_right` and
     `most_right`: how right they are at least and at most, in [0, 1]), as `groups` the prompts with different rewards,
     as `left_out` the decisions that made none, as `without_propensity` rows whose policy did not tell it, as
-    `without_any_propensity` those of them whose ranking has none either, as `unjudged` rows of
-    decisions that nobody judged, and as `without_reward` texts of which nobody
-    said anything; as `synthetic` wrong rows that were made up; and as `values` how many values a field of labelled rows
-    has, at most 51. Those of people's labels count `sources`, and as `without_options` labelled rows whose action is no
-    choice among options. `held_out` is the id of the dataset that was held out of this one, `held_out_of` the other way
-    round.
+    `without_any_propensity` those of them whose ranking has none either, with them as `rewarded` rows with a reward, as
+    `fewer_rewarded` those above their mean reward or those not, the fewer, and as `rankings` items of one; as
+    `unjudged` rows of decisions that nobody judged, and as `without_reward` texts of which nobody said anything; as
+    `synthetic` wrong rows that were made up; and as `values` how many values a field of labelled rows has, at most 51.
+    Those of people's labels count `sources`, and as `without_options` labelled rows whose action is no choice among
+    options. `held_out` is the id of the dataset that was held out of this one, `held_out_of` the other way round.
 
     Tasks of an environment, and demonstrations in one, are drawn (`training.environments.drawing`): `query` names the
     environment, the split, the first number and the count. Their statistics count tasks by `templates`, `levels` and
@@ -81,7 +81,7 @@ class DatasetSnapshot(WorkspaceOwned):
     @property
     def is_imported(self) -> bool:
         """Its rows did not come from the ledger."""
-        return not self.query and self.kind in (DatasetKind.LABELLED, DatasetKind.TEXT)
+        return not self.query and self.kind in (DatasetKind.LABELLED, DatasetKind.TEXT, DatasetKind.LOGGED)
 
     @property
     def environment(self) -> str:
@@ -116,12 +116,16 @@ class DatasetSnapshot(WorkspaceOwned):
         if is_text and self.statistics.get("without_reward") == self.rows:
             return frozenset({Need.RIGHT_TEXTS})
         has = {Need.REWARDS, Need.RIGHT_AND_WRONG} | (
-            {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS} if is_text else {Need.PROPENSITY, Need.ANY_PROPENSITY, Need.GROUPS}
+            {Need.RIGHT_TEXTS, Need.REWARDED_GROUPS}
+            if is_text
+            else {Need.PROPENSITY, Need.ANY_PROPENSITY, Need.PROPENSITY_OR_MODEL, Need.GROUPS}
         )
         if is_text and self.statistics.get("mean_reward") == 0.0:
             has.discard(Need.REWARDS)
         if self.statistics.get("without_propensity"):
             has.discard(Need.PROPENSITY)
+            if self._why_no_reward_model:
+                has.discard(Need.PROPENSITY_OR_MODEL)
         if self._without_any_propensity:
             has.discard(Need.ANY_PROPENSITY)
         if self._has_no_groups:
@@ -133,6 +137,18 @@ class DatasetSnapshot(WorkspaceOwned):
             if most < right_from:
                 has.discard(Need.RIGHT_TEXTS)
         return frozenset(has)
+
+    @property
+    def _why_no_reward_model(self) -> str:
+        """Why no reward model can be learnt from its choices, for people; "" where one can, as far as is known."""
+        told = self.statistics
+        if told.get("rankings"):
+            return f"{told['rankings']} are items of rankings"
+        if (rewarded := told.get("rewarded", FEWEST_REWARDED)) < FEWEST_REWARDED:
+            return f"only {rewarded} have a reward"
+        if (fewer := told.get("fewer_rewarded", FEWEST_OF_A_KIND)) < FEWEST_OF_A_KIND:
+            return f"all rewards but {fewer} are alike"
+        return ""
 
     @property
     def _has_no_groups(self) -> bool:
@@ -158,6 +174,9 @@ class DatasetSnapshot(WorkspaceOwned):
             return f"{count} of its rows choose among no options"
         if need is Need.PROPENSITY:
             return f"{self.statistics['without_propensity']} of its rows have no propensity"
+        if need is Need.PROPENSITY_OR_MODEL:
+            count = self.statistics["without_propensity"]
+            return f"{count} of its rows have no propensity, and {self._why_no_reward_model}"
         if need is Need.ANY_PROPENSITY:
             return f"{self._without_any_propensity} of its rows have no propensity"
         if self.kind == DatasetKind.TEXT and self.statistics.get("without_reward") == self.rows:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import models
 
 from workspaces.models import WorkspaceOwned
 from workspaces.storage.ids import uuid7
+
+DOMAINS = "domains"
+"""Under this name scores and differences on tasks hold {domain: interval of solved tasks}."""
 
 
 class Evaluation(WorkspaceOwned):
@@ -14,8 +20,9 @@ class Evaluation(WorkspaceOwned):
     `rows` were answered. Left out are held-out decisions whose right action nobody knows: `unanswered` of them were
     wrong and do not name it, so that the gate does not judge, and `without_feedback` have no feedback.
 
-    Of tasks `accuracy` is the share that was solved and `score` how much of a task was done; `domains` holds {domain:
-    interval} of the former.
+    Of tasks `accuracy` is the share that was solved as the version serves, with its exploration, `greedy_success` the
+    share that was solved by the likeliest actions, and `score` how much of a task was done; `domains` holds {domain:
+    interval} of the first.
 
     `plain`: what a classifier of words taught from the same feedback reaches on the same rows, and the trained model
     less that; null where rows have no options to choose among.
@@ -40,3 +47,18 @@ class Evaluation(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.version} on {self.rows} held-out rows"
+
+    @property
+    def named_scores(self) -> dict[str, dict[str, Any]]:
+        """`scores`; of tasks with `serving_success` beside `accuracy`, which is the same."""
+        return {model: _name_policies(scores) for model, scores in self.scores.items()}
+
+    @property
+    def named_differences(self) -> dict[str, Any]:
+        """As `named_scores`."""
+        return _name_policies(self.differences)
+
+
+def _name_policies(scores: Mapping[str, Any]) -> dict[str, Any]:
+    of_tasks = DOMAINS in scores and "accuracy" in scores
+    return {**scores, **({"serving_success": scores["accuracy"]} if of_tasks else {})}

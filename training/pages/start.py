@@ -15,12 +15,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from decisions.models import Agent
-from decisions.queries.first_labels import find_first_labels
+from decisions.queries.first_labels import FirstLabels, find_first_labels
 from jobs.models import Job
 from training.engine.machine.facts import this_machine
 from training.errors import InvalidRun
 from training.loops.first_model.services import can_train, find_all_readiness, start_training
 from training.models import DatasetKind, DatasetSnapshot
+from training.pages.first_model_form import FirstModelForm
 from training.pages.run_form import RunForm, values_of_plan, values_of_run
 from training.pages.runs import as_id
 from training.pages.suited_methods import suit_methods
@@ -28,6 +29,7 @@ from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import apply_preset
 from training.runs.defaults.values import Defaults, find_defaults
 from training.runs.estimates.capacity import recommend_here
+from training.runs.new_decisions import Readiness
 from training.runs.services import RunPlan, check_plan, prepare_run, start_run
 from training.runs.shown.lookup import get_run
 from workspaces.models import Role
@@ -99,12 +101,14 @@ def _show(
     """The form beside this machine; with a `plan` that starts, what it needs. Raises InvalidRun for one that does
     not."""
     dataset = context["form"].chosen_dataset
+    prepared = prepare_run(*plan) if plan is not None else None
     about = {
         "machine": this_machine(),
         "suited": suit_methods(dataset) if dataset is not None else [],
         "recommended": recommend_here(),
         "presets": [one for one in PRESETS.values() if dataset is not None and dataset.row_kind is one.rows],
-        "estimate": prepare_run(*plan).estimate if plan is not None else None,
+        "estimate": prepared.estimate if prepared is not None else None,
+        "unchecked": prepared.unchecked if prepared is not None else "",
     }
     return render(request, "training/run_form.html", context | about, status=status)
 
@@ -154,7 +158,11 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
     if not defaults:
         why = "An agent defines the prompt and the options."
         yield Step("Connect an app", why, "Connect an app", at("connect"))
-    if not any(one.base is not None or one.labelled is not None for one in defaults):
+    texts = _find_texts(defaults) if dataset is None else None
+    if texts is not None:
+        why = "Its texts can be taught to a pretrained model, which is the first version then."
+        yield Step(f"Train on {texts.name}", why, "Start a run", f"{at('run-start')}?dataset={texts.id}")
+    elif not any(one.base is not None or one.labelled is not None for one in defaults):
         why = (
             "The first model learns from texts with known right answers. Import a file of them, and import some of"
             " them under the name “held-out rows”. Runs are evaluated on those and never trained on them."
@@ -173,6 +181,13 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
         yield Step("Create a dataset", why, "Create a dataset", at("dataset-make"))
 
 
+def _find_texts(defaults: Sequence[Defaults]) -> DatasetSnapshot | None:
+    """The newest dataset of texts that teaches an agent without a model."""
+    agents = [one.agent for one in defaults if one.base is None]
+    found = DatasetSnapshot.objects.filter(agent__in=agents, kind=DatasetKind.TEXT, marked_at=None)
+    return next((one for one in found.order_by("-id")[:AGENTS] if one.can_teach), None)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @workspace_page(role=Role.ADMIN)
 def train_new(request: PageRequest) -> HttpResponse:
@@ -183,7 +198,9 @@ def train_new(request: PageRequest) -> HttpResponse:
         agent = Agent.objects.for_workspace(request.workspace).filter(slug=request.POST["agent"]).first()
         if agent is None:
             raise Http404("Agent not found.")
-        return _follow(request, start_training(by=request.actor, agent=agent))
+        if not {"base_model", "weights"} & request.POST.keys():
+            return _follow(request, start_training(by=request.actor, agent=agent))
+        return _train_first(request, agent)
     agents = find_all_readiness(request.workspace)
     if request.method == "POST":
         ready = [one.agent for one, first in agents if can_train(one, first)]
@@ -193,7 +210,34 @@ def train_new(request: PageRequest) -> HttpResponse:
         if not ready and len(under_way) == 1:
             return _follow(request, under_way[0])
         return redirect("pages:train-new", request.workspace.slug)
-    return render(request, "training/train_new.html", {"agents": agents})
+    return _show_agents(request, agents)
+
+
+def _train_first(request: PageRequest, agent: Agent) -> HttpResponse:
+    """The first model from the base that was chosen; what keeps it from starting is shown beside the choice."""
+    agents = find_all_readiness(request.workspace)
+    chosen = next(((one, first) for one, first in agents if one.agent == agent and first is not None), None)
+    if chosen is None or chosen[1] is None:
+        return _follow(request, start_training(by=request.actor, agent=agent))
+    form = FirstModelForm(request.POST, first=chosen[1], root=chosen[0].defaults.root)
+    if form.is_valid():
+        base, lora = form.read()
+        try:
+            return _follow(request, start_training(by=request.actor, agent=agent, base_model=base, lora=lora))
+        except InvalidRun as error:
+            form.add_faults(error.faults)
+    return _show_agents(request, agents, form)
+
+
+def _show_agents(
+    request: PageRequest, agents: Sequence[tuple[Readiness, FirstLabels | None]], refused: FirstModelForm | None = None
+) -> HttpResponse:
+    """`refused`: the form of one of them with what is wrong."""
+    shown = []
+    for one, first in agents:
+        form = FirstModelForm(first=first, root=one.defaults.root) if first is not None and first.ready else None
+        shown.append((one, first, refused if refused is not None and refused.first.agent == one.agent else form))
+    return render(request, "training/train_new.html", {"agents": shown}, status=200 if refused is None else 400)
 
 
 def _follow(request: PageRequest, job: Job) -> HttpResponse:

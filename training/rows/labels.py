@@ -27,6 +27,7 @@ from training.rows.shapes_of.prompts import prompt_columns
 from training.rows.shapes_of.ranking import write_answers
 from training.rows.shapes_of.shapes import CHOICE, RANKING, shape_of
 from training.rows.shapes_of.text import as_completion
+from training.rows.splitting import task_of
 
 LABEL, PERSON, SUGGESTION = "label", "human", "suggestion"
 """Where a row comes from: a reviewer's label, a person's verdict that an app sent, the auto-labeler."""
@@ -178,7 +179,7 @@ def _make_rows(
         "source": answer.source,
         "label_id": str(told.label) if told.label is not None else None,
         "verdict": told.verdict,
-        "group": unit,
+        "group": task_of(state) or unit,
     }
     if question.least_confidence is not None:
         about |= {

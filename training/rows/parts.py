@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import uuid
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +20,12 @@ from decisions.agents.current import find_current_version
 from decisions.models import Agent, RewardSpec
 from models_registry.models import ArtifactKind
 from models_registry.versions.services import store_artifact
+from training.engine.rows.folds import count_fewer
 from training.engine.rows.types import normalise_prompt
 from training.errors import EmptyDataset
 from training.models import DatasetItem, DatasetSnapshot
 from training.rows.negatives import MARK, Negatives
-from training.rows.splitting import Relations
+from training.rows.splitting import Groups, Relations
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
@@ -37,11 +39,12 @@ SLICES = 50
 """A field with more values than this makes no slices of a suite."""
 UNSLICED = frozenset({"prompt", "system", "completion"})
 HELD_OUT = " (held out)"
+TOGETHER = "one unit, one episode, one task or nearly the same text"
 
 
 class Entry(msgspec.Struct):
-    """A decision's rows. `unit`, `episode` and `text`, its state, say which decisions belong together. `judged`: its
-    rows say something of the action, a reward or a label."""
+    """A decision's rows. `unit`, `episode`, `text`, its state, and `task` say which decisions belong together
+    (`training.rows.splitting`). `judged`: its rows say something of the action, a reward or a label."""
 
     decision: uuid.UUID
     rows: list[dict[str, Any]]
@@ -50,6 +53,7 @@ class Entry(msgspec.Struct):
     episode: uuid.UUID | None = None
     text: str = ""
     judged: bool = True
+    task: str | None = None
 
 
 @dataclass(slots=True)
@@ -75,12 +79,13 @@ class Tally:
         self.actions, self.sources, self.verdicts = Counter[str](), Counter[str](), Counter[str]()
         self.rewards = self.sum = self.high = 0.0
         self.right = self.wrong = self.without_options = self.without_reward = 0
-        self.without_propensity = self.without_any = self.synthetic = self.unjudged = 0
+        self.without_propensity = self.without_any = self.synthetic = self.unjudged = self.rankings = 0
         self.words = Counter[int]()
         self.values: dict[str, set[str]] = {}
         self.declared, self.judged = Bounds(), Bounds()
         self.texts = 0
         self.groups: dict[int, float | None] = {}
+        self.earned = array("d")
 
     def add(self, row: Mapping[str, Any], *, judged: bool = True) -> None:
         self.rows += 1
@@ -98,6 +103,7 @@ class Tally:
         if (reward := row.get("reward")) is not None:
             self.rewards += 1
             self.sum += reward
+            self.earned.append(reward)
             self.high += reward >= HALF
             right = row.get("right", reward)
             if right >= HALF:
@@ -105,6 +111,7 @@ class Tally:
             else:
                 self.wrong += 1
             self._add_to_group(normalise_prompt(str(prompt), row.get("system")), reward)
+        self.rankings += judged and bool(row.get("slate"))
         self.without_reward += "completion" in row and "source" not in row and reward is None and "right" not in row
         if judged and "propensity" in row and row["propensity"] is None:
             slate = row.get("slate") or {}
@@ -161,6 +168,8 @@ class Tally:
             told["unjudged"] = self.unjudged
         if self.without_propensity:
             told |= {"without_propensity": self.without_propensity, "without_any_propensity": self.without_any}
+            told |= {"rewarded": len(self.earned), "fewer_rewarded": count_fewer(self.earned)}
+            told |= {"rankings": self.rankings} if self.rankings else {}
         if self.sources:
             told |= {"sources": dict(self.sources), "suggested": self.sources["suggestion"]}
             told["verdicts"] = dict(self.verdicts)
@@ -226,8 +235,9 @@ def write_parts(
     """One part, or two: what to learn from, and a share of about `held_out` of the rows. Decisions that belong together
     (`training.rows.splitting`) stand in one part; what is held out has none that nobody judged. Those that belong
     together with decisions of `apart`, whose rows do not matter, stand in no part. Raises EmptyDataset where there is
-    nothing, or nothing to part."""
+    nothing, nothing to part, or where most of the decisions belong together and would be held out."""
     names = ("all",) if held_out is None else ("kept", "held")
+    whole, groups = list[bool](), Groups(0, 0, False)
     parts = [Part(folder / name, negatives=negatives, is_measured=name == "held") for name in names]
     if held_out is None and not apart:
         for entry in entries:
@@ -240,7 +250,9 @@ def write_parts(
             for entry in entries:
                 _relate(relations, entry)
                 spool.write(msgspec.json.encode(entry) + b"\n")
-        sides = relations.hold_out(held_out or 0.0)[len(apart) :]
+        whole = relations.hold_out(held_out or 0.0)
+        groups = relations.count_groups(whole)
+        sides = whole[len(apart) :]
         outside = relations.stand_with([entry.decision for entry in apart])[len(apart) :]
         for entry, held, stays_out in zip(_read(folder / SPOOL), sides, outside, strict=True):
             if stays_out:
@@ -252,13 +264,35 @@ def write_parts(
     if not any(part.judged for part in parts):
         raise EmptyDataset("There are no rows to train on yet.")
     if not all(part.judged for part in parts):
-        fault = FieldFault("held_out", "all rows belong together, so none can be held out", "more rows, or none")
-        raise EmptyDataset("No rows can be held out.", faults=[fault])
+        raise EmptyDataset("No rows can be held out.", faults=[_find_no_parts(groups)])
+    _refuse_most(groups, whole, held_out or 0.0)
     return parts
 
 
 def _relate(relations: Relations, entry: Entry) -> None:
-    relations.add(entry.decision, unit=entry.unit, episode=entry.episode, text=entry.text)
+    relations.add(entry.decision, unit=entry.unit, episode=entry.episode, text=entry.text, task=entry.task)
+
+
+def _refuse_most(groups: Groups, sides: Sequence[bool], share: float) -> None:
+    """Raises EmptyDataset where one group is more than half of all decisions and would be held out."""
+    if not groups.largest_is_held_out or 2 * groups.largest <= len(sides):
+        return
+    held = sum(sides) / len(sides)
+    reason = (
+        f"{groups.largest} of {len(sides)} decisions belong together ({TOGETHER}), "
+        f"so {held:.0%} would be held out instead of {share:.0%}"
+    )
+    raise EmptyDataset("No rows can be held out.", faults=[FieldFault("held_out", reason, "decisions that differ")])
+
+
+def _find_no_parts(groups: Groups) -> FieldFault:
+    """Why one of the two parts is empty."""
+    if groups.number < 2:
+        return FieldFault("held_out", f"all rows belong together ({TOGETHER})", "more rows, or none")
+    reason = (
+        f"the decisions are of {groups.number} groups that belong together ({TOGETHER}), all of which are in one part"
+    )
+    return FieldFault("held_out", reason, "more rows, or another share")
 
 
 def _read(spool: Path) -> Iterator[Entry]:

@@ -17,6 +17,7 @@ from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
 from models_registry.models import ModelVersion
 from training.rows.reward_scale import right_of, training_scale
+from training.rows.splitting import task_of
 from training.run_states import RunState
 from workspaces.errors import FieldFault
 
@@ -173,7 +174,7 @@ class Rewarded:
             "reward": self.reward,
             **({"raw": self.raw} if self.raw is not None else {}),
             **({"right": self.right} if self.right is not None else {}),
-            **({"group": self.unit} if self.unit else {}),
+            **({"group": group} if (group := task_of(self.state) or self.unit) else {}),
         }
 
     @property

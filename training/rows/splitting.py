@@ -1,6 +1,9 @@
 """Decides which decisions are held out, so that nothing of them leaks: those of one unit, of one episode or of nearly
 the same text stand on one side. PURE.
 
+Decisions in an environment are held out by their task. All their texts are made alike there, so nearly the same text
+would join one task with the next, until all of them stood on one side.
+
 Nearly the same: the texts' sets of three words in a row have a Jaccard similarity of about ALIKE, by MinHash (Broder
 1997) with locality-sensitive hashing. Texts that differ in case, digits' or signs' spelling only are the same.
 """
@@ -11,8 +14,9 @@ import hashlib
 import re
 import uuid
 import zlib
-from collections.abc import Collection, Hashable, Iterator, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +32,18 @@ _B = _RNG.integers(0, 2**31 - 1, size=BANDS * ROWS, dtype=np.uint64)
 WORD = re.compile(r"\w+")
 
 
+STATE_IN_AN_ENVIRONMENT = frozenset({"environment", "domain", "task", "observation"})
+"""The fields of the state of a decision in an environment, and no others."""
+
+
+class Groups(NamedTuple):
+    """How many groups of decisions belong together, how many decisions the largest has, and whether it is held out."""
+
+    number: int
+    largest: int
+    largest_is_held_out: bool
+
+
 class Relations:
     """Groups of decisions that belong together: union-find over their order of arrival."""
 
@@ -37,14 +53,24 @@ class Relations:
         self._signatures: list[NDArray[np.uint32]] = []
         self._seen: dict[Hashable, int] = {}
 
-    def add(self, decision: uuid.UUID, *, unit: str | None, episode: uuid.UUID | None, text: str) -> None:
+    def add(
+        self,
+        decision: uuid.UUID,
+        *,
+        unit: str | None,
+        episode: uuid.UUID | None,
+        text: str,
+        task: str | None = None,
+    ) -> None:
+        """`task` as of `task_of`: with one, unit and text join nothing."""
         here = len(self._parent)
         self._parent.append(here)
         self._ids.append(decision)
-        for name, value in (("unit", unit), ("episode", episode)):
+        joins = (("task", task) if task is not None else ("unit", unit), ("episode", episode))
+        for name, value in joins:
             if value:
                 self._join(here, self._seen.setdefault((name, value), here))
-        signature = sign(text)
+        signature = sign(text if task is None else "")
         self._signatures.append(signature)
         for band in range(BANDS if len(signature) else 0):
             # A hash for a key takes little memory; what collides is compared, as the others are.
@@ -62,6 +88,14 @@ class Relations:
             oldest[root] = min(oldest.get(root, decision), decision)
         held = {root: _fraction(decision) < share for root, decision in oldest.items()}
         return [held[self._find(here)] for here in range(len(self._ids))]
+
+    def count_groups(self, sides: Sequence[bool]) -> Groups:
+        """`sides`: what `hold_out` said."""
+        roots = Counter(self._find(here) for here in range(len(self._ids)))
+        if not roots:
+            return Groups(0, 0, False)
+        root, decisions = roots.most_common(1)[0]
+        return Groups(len(roots), decisions, sides[root])
 
     def stand_with(self, decisions: Collection[uuid.UUID]) -> list[bool]:
         """For each decision in the order of arrival, whether it belongs together with one of these."""
@@ -94,6 +128,17 @@ def sign(text: str) -> NDArray[np.uint32]:
     hashes = np.array([zlib.crc32(one.encode()) & 0x7FFFFFFF for one in shingles], dtype=np.uint64)
     values = (_A[:, None] * hashes[None, :] + _B[:, None]) % _PRIME
     return values.min(axis=1).astype(np.uint32)
+
+
+def task_of(state: Any) -> str | None:
+    """A name for the task in which a decision of an environment was made, the same for the same words of it; None for
+    a decision outside of environments."""
+    if not isinstance(state, Mapping) or state.keys() != STATE_IN_AN_ENVIRONMENT:
+        return None
+    environment, task = state["environment"], state["task"]
+    if not isinstance(environment, str) or not isinstance(task, str):
+        return None
+    return f"{environment}/{hashlib.sha256(task.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
 def text_of(state: Any) -> str:

@@ -1,7 +1,8 @@
 """Whether a base can be trained as a spec wants it, told by its architecture before the run is queued.
 
 The table of architectures answers at once. Of others the engine's program is asked, which builds the model without its
-weights: this process never loads torch.
+weights: this process never loads torch. Whatever starts a run asks here: pages, the API, commands, pipelines,
+rehearsals, first models, and the run's job again before it stores a base.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import functools
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,9 @@ from training.engine.spec.architectures import (
     say_targets,
 )
 from training.engine.spec.run_spec import RunSpec
-from training.runs.estimates.capacity import Load, find_folder_of_model
+from training.runs.base_models import TINY
+from training.runs.estimates.capacity import Load
+from training.runs.hub_configs import find_model_files
 from training.runs.launcher import engine_environment
 from workspaces.errors import FieldFault
 
@@ -34,9 +38,9 @@ ASK_SECONDS = 120.0
 
 def find_base_faults(spec: RunSpec, load: Load) -> list[FieldFault]:
     """Faults of the fields `base_version` or `base_model`, and `settings.lora.targets`. None of a base whose
-    config.json is not here, or names no architecture: the engine looks again."""
-    folder = _folder_of(load)
-    if spec.base.tiny is not None or folder is None or not (folder / "config.json").is_file():
+    config.json cannot be had, or names no architecture: `tell_unchecked` says when it is looked at."""
+    folder = _folder_of(load) if spec.base.tiny is None else None
+    if folder is None or not (folder / "config.json").is_file():
         return []
     fresh = spec.lora is not None and (load.base_version is None or not load.base_version.is_adapter)
     model_type = read_model_type(folder)
@@ -55,9 +59,28 @@ def find_base_faults(spec: RunSpec, load: Load) -> list[FieldFault]:
     return []
 
 
+def find_named_base_faults(base: str, *, lora: Mapping[str, Any] | None) -> list[FieldFault]:
+    """The same of a base by its name, before any rows are known: `lora` are the settings of the adapter that will be
+    trained over it; None: every weight is trained."""
+    if base == TINY:
+        return []
+    told = {"run_id": "check", "method": "sft", "base": {"path": base}, "data": {"train": "rows"}, "lora": lora}
+    return find_base_faults(RunSpec.model_validate(told), Load(None, base, rows=0, heldout=0))
+
+
+def tell_unchecked(base: str) -> str:
+    """Why a named base could not be checked yet, and when it will be; "" of one that was."""
+    if base in ("", TINY) or (found := find_model_files(base)).folder is not None:
+        return ""
+    return (
+        f"{base} is not downloaded, and its config.json cannot be read now ({found.why}). Whether it can be trained is"
+        " checked when the run has downloaded it, before anything is trained."
+    )
+
+
 def _folder_of(load: Load) -> Path | None:
     if load.base_version is None:
-        return find_folder_of_model(load.base_model)
+        return find_model_files(load.base_model).folder
     if find_cache() is not None:  # at a server: a page should not fetch weights, and the engine looks again
         return None
     return artifact_path(load.base_version.weights.stored.digest)

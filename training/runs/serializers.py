@@ -61,14 +61,16 @@ class RunSerializer(serializers.ModelSerializer[TrainingRun]):
 
     def get_scores(self, run: TrainingRun) -> dict[str, Any] | None:
         """Base and trained on held-out rows, an interval beside every mean; `plain`: a classifier of words taught from
-        the same feedback, and the trained model less that. Left out of the rows are `unanswered` decisions, which were
-        wrong and do not name the right action, and `without_feedback` ones."""
+        the same feedback, and the trained model less that. Of held-out tasks `accuracy` is the `serving_success`, by
+        the policy that serves with its exploration, and `greedy_success` that of the likeliest actions. Left out of the
+        rows are `unanswered` decisions, which were wrong and do not name the right action, and `without_feedback`
+        ones."""
         found = getattr(run, "evaluation", None)
         if found is None:
             return None
         return {
-            "scores": found.scores,
-            "differences": found.differences,
+            "scores": found.named_scores,
+            "differences": found.named_differences,
             "plain": found.plain,
             "rows": found.rows,
             "unanswered": found.unanswered,
@@ -104,6 +106,9 @@ class RunCheckSerializer(serializers.Serializer[Any]):
     estimate = serializers.DictField(
         allow_null=True, help_text="Bytes of memory and disk, and seconds; null for a base of unknown size"
     )
+    unchecked = serializers.CharField(
+        help_text="What of the base is checked only once it is downloaded, and why; empty where nothing is"
+    )
 
 
 class SweepStartSerializer(_PlanSerializer):
@@ -132,6 +137,13 @@ class TrainNewSerializer(StrictBody):
         default="",
         allow_blank=True,
         help_text="Of a first model: tiny, a folder or a hub id; default: the instance's base model",
+    )
+    lora = serializers.BooleanField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Of a first model from a named base: true trains an adapter, false all weights; default: all weights "
+        "where they fit this machine",
     )
 
 

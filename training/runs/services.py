@@ -25,9 +25,11 @@ from training.engine.spec.right_from import RIGHT_FROM
 from training.engine.spec.run_spec import HELD_OUT, ORDERED, RunSpec, find_reward_faults
 from training.errors import InvalidRun, RunOver
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, RunEvent, TrainingRun
+from training.rows.decision_fields import find_compared
+from training.rows.prompt_forms import find_other_prompts
 from training.rows.text_answers import find_text_faults
 from training.run_states import TERMINAL_STATES, RunState, check_transition
-from training.runs.architectures import find_base_faults
+from training.runs.architectures import find_base_faults, tell_unchecked
 from training.runs.base_models import TINY, hub_ids, is_allowed_base, why_no_model
 from training.runs.estimates.capacity import (
     Load,
@@ -93,7 +95,8 @@ def start_run(*, by: Actor, agent: Agent, plan: RunPlan, tags: Sequence[str] = (
         )
         run.job = enqueue_job(kind=SUPERVISE, workspace=by.workspace, payload={"run_id": str(run.id)})
         run.save(update_fields=["job"])
-        _record(run, "queued", {"by": by.name} | ({"estimate": estimate} if estimate else {}))
+        told = {"estimate": estimate, "unchecked": prepared.unchecked}
+        _record(run, "queued", {"by": by.name} | {name: what for name, what in told.items() if what})
         record_audit(by=by, action="run.started", target=f"run:{run.id}", details={"method": plan.method})
     return run
 
@@ -105,10 +108,12 @@ def _reward_model_of(spec: Mapping[str, Any]) -> ModelVersion | None:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A plan that can start: its spec without paths, and what it will need; None of a base of unknown size."""
+    """A plan that can start: its spec without paths, and what it will need; None of a base of unknown size.
+    `unchecked`: what of its base is checked only later, and why; "" where nothing is."""
 
     spec: dict[str, Any]
     estimate: Estimate | None
+    unchecked: str = ""
 
 
 def check_plan(agent: Agent, plan: RunPlan) -> dict[str, Any]:
@@ -142,6 +147,8 @@ def prepare_run(agent: Agent, plan: RunPlan) -> Prepared:
                 faults.append(FieldFault("settings.quantisation", lack, "CUDA with bitsandbytes, or leave it out"))
             if plan.heldout is not None:
                 faults += find_text_faults("heldout", plan.heldout, checked.kto.right_from)
+                if fault := find_other_prompts(plan.heldout, (plan.dataset, plan.replay), plan.base_version):
+                    faults.append(FieldFault("heldout", fault, "rows of the prompts that the run learns from"))
             load = _load_of(plan)
             faults += find_base_faults(checked, load)
             estimate = estimate_load(checked, load)
@@ -149,7 +156,14 @@ def prepare_run(agent: Agent, plan: RunPlan) -> Prepared:
                 faults += find_shortages(checked, load, estimate)
     if faults:
         raise InvalidRun("The run cannot start with these settings.", faults=faults)
-    return Prepared(spec, estimate)
+    return Prepared(spec, estimate, tell_unchecked(plan.base_model))
+
+
+def find_faults_of_base(run: TrainingRun) -> list[FieldFault]:
+    """Of a run that is queued: why the base that it names cannot be trained as it asks."""
+    plan = RunPlan(run.method, run.dataset, None, run.base_model, run.heldout, run.replay, run.spec)
+    checked = RunSpec.model_validate(engine_spec(run.spec, plan, run_id="check", paths=_paths_to_check(plan)))
+    return find_base_faults(checked, _load_of(plan))
 
 
 def _load_of(plan: RunPlan) -> Load:
@@ -157,7 +171,17 @@ def _load_of(plan: RunPlan) -> Load:
     heldout = plan.heldout.rows if plan.heldout is not None else 0
     prompt, completion = sample_prompt_tokens(plan.dataset), sample_completion_tokens(plan.dataset)
     steps = count_most_steps(plan.dataset, plan.heldout)
-    return Load(plan.base_version, plan.base_model, rows, heldout, prompt, completion, episode_steps=steps)
+    without = Need.PROPENSITY not in plan.dataset.find_has()
+    return Load(
+        plan.base_version,
+        plan.base_model,
+        rows,
+        heldout,
+        prompt,
+        completion,
+        episode_steps=steps,
+        without_propensity=without,
+    )
 
 
 def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
@@ -299,6 +323,7 @@ def engine_spec(
             "log": paths.log,
             "suites": dict(paths.suites),
             "text_suites": dict(paths.text_suites),
+            "compared": find_compared(source.dataset.agent).model_dump(mode="json"),
         },
     }
     if paths.reward_model is not None:

@@ -13,21 +13,24 @@ import numpy as np
 from decisions.agents.canonical import canonical
 from decisions.agents.choices import Version, option_of
 from decisions.rewards.components import read_json
+from training.engine.spec.compared import PLAIN, Compared
 
 
-def is_same_action(version: Version, one: Any, other: Any) -> bool:
+def is_same_action(version: Version, one: Any, other: Any, compared: Compared = PLAIN) -> bool:
     """Whether two actions that were written are the same: JSON by its value, tool calls by their names and arguments in
-    their order, other texts without the space around them. What accompanies a structured action does not count."""
-    return _plain(version, one) == _plain(version, other)
+    their order, other texts without the space around them. What accompanies or explains a structured action
+    (`compared`) does not count."""
+    return _plain(version, one, compared) == _plain(version, other, compared)
 
 
-def _plain(version: Version, action: Any) -> str:
+def _plain(version: Version, action: Any, compared: Compared) -> str:
     if version.action_space == "tool_calls":
         return canonical([{"name": call.get("name"), "arguments": call.get("arguments")} for call in action])
     if isinstance(action, str):
         told = read_json(action)
-        return action.strip() if told is None else canonical(told)
-    return option_of(version, action) or canonical(action)
+        return action.strip() if told is None else canonical(compared.find_decided(told))
+    decided = compared.find_decided(action)
+    return option_of(version, decided) or canonical(decided)
 
 
 def kendall_tau(probabilities: Sequence[float], places: Sequence[int]) -> float:

@@ -26,6 +26,7 @@ from decisions.gateway.ways import render
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind, AgentVersion, Decision, Shadow, ShadowAnswer
 from decisions.models.tombstones import ERASED_HASH, NOT_ERASED
+from training.rows.decision_fields import find_compared
 from training.rows.selection import loaded
 from training.shadows.agreement import is_same_action, kendall_tau
 
@@ -160,7 +161,8 @@ def _read_reply(one: Logged, reply: ModelReply) -> dict[str, Any]:
     """The fields of its answer."""
     version, thought = one.current.version, reply.probabilities
     if thought is None:
-        return {"pick": reply.action, "agrees": is_same_action(version, reply.action, one.action)}
+        compared = find_compared(one.current.agent)
+        return {"pick": reply.action, "agrees": is_same_action(version, reply.action, one.action, compared)}
     assert one.prompt is not None
     options, first = one.prompt.options, one.places[0]
     order = sorted(range(len(thought)), key=lambda place: -thought[place])

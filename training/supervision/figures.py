@@ -14,7 +14,8 @@ from training.models import TrainingRun
 @dataclass(frozen=True, slots=True)
 class ShownFigures:
     """`trainable` is a share. `losses`: at start and at end, with the `reduction` as a share of the first, negative
-    where it grew. `rewards`: as the engine's RewardSpread; `reward_counts`: pairs of a range and its rows."""
+    where it grew. `rewards`: as the engine's RewardSpread; `reward_counts`: pairs of a range and its rows. `payment`:
+    as of `say_payment`."""
 
     metrics: Mapping[str, Any]
     trainable: float | None
@@ -23,6 +24,7 @@ class ShownFigures:
     rewards: Mapping[str, Any] | None
     reward_counts: list[tuple[str, int]]
     most: int
+    payment: str
 
 
 def keep_metrics(result: RunResult) -> dict[str, Any]:
@@ -59,4 +61,19 @@ def show_figures(run: TrainingRun) -> ShownFigures | None:
         rewards=rewards,
         reward_counts=[(f"{at / 10:.1f} to {(at + 1) / 10:.1f}", count) for at, count in enumerate(counts)],
         most=max(counts, default=0),
+        payment=say_payment(told),
+    )
+
+
+def say_payment(metrics: Mapping[str, Any]) -> str:
+    """By what fresh decisions were paid where the log had no propensities, for people; "" of other runs."""
+    if "reward_model_auc" not in metrics:
+        return ""
+    auc, low, high = (metrics[f"reward_model_auc{end}"] for end in ("", "_low", "_high"))
+    return (
+        f"a reward model of the same decisions, cross-fitted in {metrics['reward_model_folds']:g} folds, as "
+        f"{metrics['without_propensity']:,g} decisions had no propensity. On decisions that it had not seen: AUC "
+        f"{auc:.2f} (95 % interval {low:.2f} to {high:.2f}; a constant has 0.50), correlation "
+        f"{metrics['reward_model_correlation']:.2f}; AUC of the model before training "
+        f"{metrics['starting_model_auc']:.2f}"
     )

@@ -17,6 +17,7 @@ from training.evaluation.measures import MEASURES, titles_for
 from training.evaluation.suites.shown import MEASURES as SUITE_MEASURES
 from training.models import DatasetSnapshot, Evaluation, SuiteScore, TrainingRun
 from training.runs.base_models import TINY
+from training.supervision.figures import say_payment
 from workspaces.templatetags.show import percent, points, reward, signed
 
 # Of the bases that are allowed by default, as their own cards say.
@@ -109,6 +110,8 @@ def _say_training(version: ModelVersion, run: TrainingRun | None) -> Iterator[tu
     settings = "; ".join(_flatten(run.spec))
     if settings:
         yield "Settings", settings
+    if payment := say_payment(run.metrics):
+        yield "Acted afresh, paid by", payment
     if run.finished_at is not None:
         yield "Trained", f"{run.finished_at:%-d %B %Y}, by {run.requested_by}"
 

@@ -18,11 +18,13 @@ from django.conf import settings
 from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from models_registry.models import BASE_METHOD, ArtifactKind, ModelVersion
+from models_registry.store.layout import MANIFEST
 from models_registry.versions.services import NewVersion, register_version, store_artifact
 from training.engine.spec.base_files import BASE_FILES
 from training.models import TrainingRun
 from training.runs.base_models import TINY, why_no_model
 from training.runs.launcher import CANCEL_CHECK_SECONDS, LAST_WORDS, engine_environment
+from training.runs.services import find_faults_of_base
 from training.supervision.cards import name_base
 from workspaces.access.actors import system
 
@@ -39,9 +41,11 @@ def keep_named_base(context: JobContext, run: TrainingRun) -> None:
     if run.base_version is not None or run.base_model == TINY:
         return
     context.progress(0.0, f"storing the base {run.base_model}")
+    _check(run)
     folder, revision = _find_files(context, run.base_model)
     if (lack := why_no_model(str(folder))) is not None:
         raise Permanent(lack)
+    _check(run)  # of a hub's model, which may not have told before
     meta = {"base_model": name_base(run.base_model)} | ({"revision": revision} if revision else {})
     with tempfile.TemporaryDirectory(dir=settings.RUNS) as chosen:
         link_files(folder, Path(chosen))
@@ -56,6 +60,12 @@ def keep_named_base(context: JobContext, run: TrainingRun) -> None:
             version = register_version(by=system(run.workspace), model=model, new=new)
         run.base_version = version
         run.save(update_fields=["base_version"])
+
+
+def _check(run: TrainingRun) -> None:
+    """Whether it can be trained as the run asks, as far as is known. Raises Permanent."""
+    if faults := find_faults_of_base(run):
+        raise Permanent("; ".join(f"{fault.field}: {fault.says}" for fault in faults))
 
 
 def _find_files(context: JobContext, name: str) -> tuple[Path, str]:
@@ -100,7 +110,8 @@ def _follow(context: JobContext, process: subprocess.Popen[str]) -> tuple[str, s
 
 
 def link_files(folder: Path, chosen: Path) -> None:
-    """Links those files of the folder that load its model, and the terms that apply, into the folder `chosen`."""
+    """Links those files of the folder that load its model, and the terms that apply, into the folder `chosen`, without
+    the manifest of a folder that was taken out of a store: the new artifact gets its own."""
     for path in folder.iterdir():
-        if path.is_file() and any(fnmatch(path.name, pattern) for pattern in BASE_FILES):
+        if path.is_file() and path.name != MANIFEST and any(fnmatch(path.name, pattern) for pattern in BASE_FILES):
             (chosen / path.name).symlink_to(path.resolve())

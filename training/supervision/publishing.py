@@ -70,7 +70,12 @@ def _store_files(run: TrainingRun, finished: Finished, scored: Scored | None, by
     kind = ArtifactKind.ADAPTER if is_adapter else ArtifactKind.MODEL
     if not _is_policy(run):
         kind = ArtifactKind.REWARD_MODEL
-    meta = {"run": str(run.id), "weights_sha256": result.weights_sha256, "base_model": find_base_name(run)}
+    meta = {
+        "run": str(run.id),
+        "weights_sha256": result.weights_sha256,
+        "acting_sha256": result.acting_sha256,
+        "base_model": find_base_name(run),
+    }
     if is_adapter and base is not None:
         meta["base"] = base.weights.stored.digest
     assert result.output is not None

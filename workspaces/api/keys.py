@@ -20,6 +20,7 @@ from workspaces.api.serializers import (
     KeySerializer,
     NewKeySerializer,
 )
+from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
 from workspaces.models import ApiKey, Scope
 
@@ -63,7 +64,11 @@ class KeyDetail(APIView):
 
     scopes = {"PATCH": Scope.ADMIN}
 
-    @extend_schema(operation_id="change_key", request=KeyLimitsSerializer, responses={"200": KeySerializer})
+    @extend_schema(
+        operation_id="change_key",
+        request=KeyLimitsSerializer,
+        responses={"200": KeySerializer, "409": ErrorSerializer},
+    )
     def patch(self, request: Request, pk: Any) -> Response:
         """Changes what a key may ask and spend, from its next request on. What is left out stays as it is."""
         key = find_own_key(request, pk)

@@ -14,7 +14,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from workspaces.errors import FieldFault, NotAllowed, NotFound, ReckonerError, TooManyRequests, Unavailable
+from workspaces.errors import FieldFault, NotAllowed, NotFound, ReckonerError, Unavailable
 
 logger = structlog.get_logger(__name__)
 
@@ -85,7 +85,9 @@ def envelope_handler(error: Exception, context: Mapping[str, Any]) -> Response |
 
 
 def headers_of(error: ReckonerError) -> dict[str, str]:
-    return {"Retry-After": str(error.wait)} if isinstance(error, TooManyRequests) else {}
+    """Retry-After, where the error says how many seconds to wait."""
+    wait = getattr(error, "wait", None)
+    return {} if wait is None else {"Retry-After": str(wait)}
 
 
 def json_error(request: HttpRequest, error: ReckonerError) -> JsonResponse:

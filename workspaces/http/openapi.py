@@ -103,9 +103,9 @@ REFUSALS = {
     ),
     411: Refusal(
         "LengthRequired",
-        "A chunked body.",
+        "A body without a length.",
         "length_required",
-        "Send a Content-Length; chunked bodies are not accepted.",
+        "Send a Content-Length, or a chunked body by HTTP/1.1.",
     ),
     413: Refusal(
         "TooLarge", "The body is too long.", "too_large", "The body has 1048577 bytes; at most 1048576 are allowed."
@@ -140,6 +140,12 @@ REFUSALS = {
         "Temporarily unavailable. Send the same request again.",
         "unavailable",
         "The database does not answer. Send the same request again.",
+    ),
+    507: Refusal(
+        "NoSpace",
+        "The workspace's artifacts leave no space. Nothing was started.",
+        "quota_exceeded",
+        "The workspace has 9.8 GB of artifacts of 10.0 GB that it may have: 300.0 MB more do not fit.",
     ),
 }
 SUCCESSES = {

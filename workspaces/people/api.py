@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workspaces.audit.queries import find_entries, read_filter
+from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
 from workspaces.models import AuditEntry, Invitation, Membership, Scope
 from workspaces.people import invitations, members
@@ -61,7 +62,11 @@ class MemberDetail(APIView):
 
     scopes = {"PATCH": Scope.ADMIN}
 
-    @extend_schema(operation_id="change_member", request=MemberChangeSerializer, responses={"200": MemberSerializer})
+    @extend_schema(
+        operation_id="change_member",
+        request=MemberChangeSerializer,
+        responses={"200": MemberSerializer, "409": ErrorSerializer},
+    )
     def patch(self, request: Request, pk: Any) -> Response:
         by = acting(request)
         membership = generics.get_object_or_404(Membership.objects.filter(workspace=by.workspace), pk=pk)

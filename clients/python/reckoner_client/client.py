@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -49,6 +50,16 @@ class Answer(msgspec.Struct, frozen=True):
     fallback: bool = False
 
 
+class _Agent(msgspec.Struct):
+    slug: str
+
+
+class _Agents(msgspec.Struct):
+    """The first page of agents."""
+
+    results: list[_Agent]
+
+
 class Reckoner(Recorder):
     """A connection to one workspace of a Reckoner. Safe for threads, event loops and forks; make one a process.
 
@@ -75,6 +86,25 @@ class Reckoner(Recorder):
     ) -> None:
         self._transport = Transport(url, key, version=VERSION) if enabled else None
         super().__init__(Sender(self._transport, sending or Sending(), on_refused), policy_name)
+
+    def check_agent(self, agent: str, *, timeout: float = 2.0) -> None:
+        """Raises ConfigurationError when the API answers that there is no such agent, with those that there are. It
+        says nothing when nobody answers in time, or when the key may not read agents (scope `export:read`): what is
+        recorded then goes to `on_refused`."""
+        if self._transport is None:
+            return
+        try:
+            reply = self._transport.call(f"/agents/{quote(agent, safe='')}", None, timeout=timeout)
+            if reply.status != 404 or refused(reply).code != "unknown_agent":
+                return
+            listed = decode(self._transport.call("/agents", None, timeout=timeout).body, _Agents).results
+        except Unavailable:
+            return
+        there = ", ".join(sorted(one.slug for one in listed)) or "none yet"
+        raise ConfigurationError(
+            f"Reckoner has no agent {agent!r} in the workspace of this key. It has: {there}. Create the agent, or give "
+            "the slug of another as name."
+        )
 
     def recording(self, agent: str, state: Mapping[str, Any] | None = None, **fields: Any) -> Recording:
         """A context that becomes a decision when it ends, with the tool calls and the reasoning inside it.

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+import threading
+import uuid
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -21,7 +23,33 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Function = Callable[..., Any]
 MakeState = Callable[..., Mapping[str, Any]]
+FindTool = Callable[[str], Function | None]
 MOST_YIELDED = 10_000
+SESSION_ARGUMENTS = ("session_id", "session", "thread_id", "conversation_id")
+"""Arguments of a run that name its session; the first that is there counts."""
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Running:
+    """Recordings of one hook that have not ended. A thread that an agent starts does not know the recording that it
+    belongs to; where there is only one, it is that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recordings: list[Recording] = []
+
+    def add(self, recording: Recording) -> None:
+        with self._lock:
+            self._recordings.append(recording)
+
+    def remove(self, recording: Recording) -> None:
+        with self._lock:
+            if recording in self._recordings:
+                self._recordings.remove(recording)
+
+    def only(self) -> Recording | None:
+        with self._lock:
+            return self._recordings[0] if len(self._recordings) == 1 else None
 
 
 class Call:
@@ -56,26 +84,36 @@ def record_runs(
     state: MakeState | None,
     action: Function | None,
     fields: Mapping[str, Any],
-    hook: object = None,
+    running: Running | None = None,
 ) -> Callable[P, R]:
     """`function` with each of its calls as a recording; see `Reckoner.recorded`.
 
-    hook: calls inside a recording of the same hook belong to it, and an episode has the first text as its query.
+    running: of a hook. Calls inside one of its recordings belong to that; an episode has the first text as its query,
+    and the session that an argument names, else one of its own.
     """
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         around = current.get()
-        if hook is not None and around is not None and around.hook is hook:
+        if running is not None and around is not None and around.hook is running:
             return None
         told: Mapping[str, Any] = {}
-        query = None
+        query = session = None
         try:
-            told = state(*args, **kwargs) if state is not None else _bound_arguments(function, args, kwargs)
-            if hook is not None:
+            session = _find_session(function, args, kwargs) if running is not None else None
+            if state is not None:
+                told = state(*args, **kwargs)
+            else:
+                beside = SESSION_ARGUMENTS if running is not None else ()
+                bound = _bound_arguments(function, args, kwargs)
+                told = {name: value for name, value in bound.items() if name not in beside}
+            if running is not None:
                 query = next((text for text in told.values() if isinstance(text, str)), None)
         except Exception as fault:  # noqa: BLE001 - the host's own function, and the call must go on
             recorder.sender.fault(fault)
-        recording = Recording(recorder, agent, told, {"query": query, **fields}, hook)
+        recording = Recording(recorder, agent, told, {"query": query, **fields}, running)
+        if running is not None:
+            running.add(recording)
+            recording.name_session(session)
 
         def end(result: Any, error: BaseException | None) -> None:
             try:
@@ -85,6 +123,8 @@ def record_runs(
             except Exception as fault:  # noqa: BLE001 - the host's own function, and its result must come back
                 recorder.sender.fault(fault)
             recording.end(error)
+            if running is not None:
+                running.remove(recording)
 
         return Call(recording, end)
 
@@ -100,20 +140,103 @@ def tool(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
 
 
 def record_calls(function: Callable[P, R], name: str) -> Callable[P, R]:
-    """As `tool`; without a name the first argument names the tool that is called."""
+    """As `tool`."""
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         recording = current.get()
         if recording is None:
             return None
-        arguments = _bound_arguments(function, args, kwargs)
-        return Call(recording, ToolCall(recording, name or str(next(iter(arguments.values()), "")), arguments).end)
+        return Call(recording, ToolCall(recording, name, _tool_arguments(function, args, kwargs)).end)
 
     return follow(function, begin)
 
 
+def record_dispatches(function: Callable[P, R], running: Running, find_tool: FindTool) -> Callable[P, R]:
+    """A method that calls a tool by its name, which is its first argument; the others are the tool's. find_tool: the
+    function of that name, whose signature names its arguments, or None; it must not raise."""
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        recording = current.get() or running.only()
+        if recording is None:
+            return None
+        try:
+            name, arguments = _take_apart(function, args, kwargs, find_tool)
+        except Exception as fault:  # noqa: BLE001 - the host's own objects, and the call must go on
+            recording.recorder.sender.fault(fault)
+            return None
+        return Call(recording, ToolCall(recording, name, arguments).end)
+
+    return follow(function, begin)
+
+
+def _take_apart(
+    function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any], find_tool: FindTool
+) -> tuple[str, dict[str, Any]]:
+    """The tool's name, and its arguments as it gets them."""
+    given = _bind(function, args, kwargs)
+    if given is None:
+        name, positional, named = str(args[0]) if args else "", list(args[1:]), dict(kwargs)
+    else:
+        values: list[Any] = []
+        positional, named = [], {}
+        for parameter, value in given:
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                positional += value
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                named |= value
+            else:
+                values.append(value)
+                named[parameter.name] = value
+        first = next((parameter.name for parameter, _ in given if parameter.kind not in _MANY), None)
+        name = str(named.pop(first)) if first is not None else str(positional.pop(0)) if positional else ""
+        # call_tool(name, arguments): all of the tool's arguments in one.
+        if len(values) == 2 and isinstance(values[1], Mapping) and len(given) == 2:
+            named = dict(values[1])
+    target = find_tool(name)
+    if target is not None and _bind(target, positional, named) is not None:
+        return name, _tool_arguments(target, positional, named)
+    return name, ({"args": positional} if positional else {}) | named
+
+
+def _bind(
+    function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[tuple[inspect.Parameter, Any]] | None:
+    """Each parameter with its value, defaults included, without self and cls. None where the signature cannot be had
+    (builtins have none), or does not take them: a wrong call is the function's own to refuse."""
+    try:
+        signature = inspect.signature(function)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+    except Exception:  # noqa: BLE001 - see above
+        return None
+    return [
+        (signature.parameters[name], value) for name, value in bound.arguments.items() if name not in {"self", "cls"}
+    ]
+
+
+def _tool_arguments(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """By their names, defaults included; those beyond the names by theirs, or in a list."""
+    given = _bind(function, args, kwargs)
+    if given is None:
+        return {str(index): value for index, value in enumerate(args)} | dict(kwargs)
+    named: dict[str, Any] = {}
+    for parameter, value in given:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named |= {name: inner for name, inner in value.items() if name not in named}
+        elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL or value:
+            named[parameter.name] = list(value) if parameter.kind is inspect.Parameter.VAR_POSITIONAL else value
+    return named
+
+
+def _find_session(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """What the call, or its default, names as the session."""
+    named = _tool_arguments(function, args, kwargs)
+    found = (named.get(name) for name in SESSION_ARGUMENTS)
+    return next((str(one) for one in found if isinstance(one, str | int | uuid.UUID) and str(one)), None)
+
+
 def _bound_arguments(function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by their names, without self and cls; by their places where the signature cannot be had."""
+    """Arguments of a run by their names, without self and cls; by their places where the signature cannot be had."""
     try:
         named = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
     except Exception:  # noqa: BLE001 - builtins have no signature, and a wrong call is the function's own to refuse

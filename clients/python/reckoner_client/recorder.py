@@ -21,6 +21,9 @@ class Recorder:
         self.policy_name = policy_name
         self.sender = sender
 
+    def check_agent(self, agent: str) -> None:
+        """Raises ConfigurationError when the agent is known not to exist."""
+
     def record_decision(
         self, agent: str, state: Mapping[str, Any], action: Any, *, id: Id | None = None, **fields: Any
     ) -> uuid.UUID:

@@ -104,6 +104,11 @@ class Recording:
         self._began = time.perf_counter()
         self._ended = False
 
+    @_harmless
+    def name_session(self, session: str | None) -> None:
+        """What the run itself names counts before `fields`; where neither does, the run is a session of its own."""
+        self._fields["session"] = shorten(session or self._fields.get("session") or str(self.id), LONGEST_NAME)
+
     def tool(self, name: str, arguments: object = None) -> ToolCall:
         """A context for one tool call: `with recording.tool("search", {"q": q}) as call: call.result = search(q)`."""
         return ToolCall(self, name, arguments)

@@ -41,13 +41,15 @@ class Transport:
         proxy = self._proxy._replace(auth=None).url
         return urllib3.ProxyManager(proxy, num_pools=2, maxsize=32, retries=False, proxy_headers=login)
 
-    def call(self, path: str, body: bytes, *, timeout: float) -> Reply:
-        """One POST; waits at most `timeout` seconds to connect and between bytes. Raises Unavailable."""
+    def call(self, path: str, body: bytes | None, *, timeout: float) -> Reply:
+        """One POST, or without a body one GET; waits at most `timeout` seconds to connect and between bytes. Raises
+        Unavailable."""
         limit = urllib3.Timeout(connect=min(timeout, 5.0), read=timeout)
         headers = self._headers | {"Authorization": f"Bearer {self._current_key()}"}
         try:
+            method = "GET" if body is None else "POST"
             answer = self._pool.request(
-                "POST", self.url + path, body=body, headers=headers, timeout=limit, redirect=False
+                method, self.url + path, body=body, headers=headers, timeout=limit, redirect=False
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(f"{self.url} does not answer: {type(error).__name__}") from error

@@ -47,4 +47,6 @@ SETUP = KindSetup(
     action=LibrarianAction,
     item_at="newItem",
     project_at="opus",
+    explains=frozenset({"description", "confidence"}),
+    sets=frozenset({"findings", "relatedIds"}),
 )

@@ -52,4 +52,6 @@ SETUP = KindSetup(
     max_prompt_tokens=2048,
     max_completion_tokens=1024,
     unit="user",
+    explains=frozenset({"generatedContent", "section", "quote"}),
+    sets=frozenset({"sourceCitations"}),
 )

@@ -42,7 +42,10 @@ class Known(msgspec.Struct):
 @dataclass(frozen=True, slots=True)
 class KindSetup:
     """`system` tells a chat model its part. `about` is where the state holds the item and the project that a decision
-    is about, `chosen_at` where its action names the item that it chose; empty where there is none."""
+    is about, `chosen_at` where its action names the item that it chose; empty where there is none.
+
+    Where two actions are compared, `explains` names the fields, at any depth, that say why or are written out and
+    decide nothing; `sets` the lists whose order means nothing."""
 
     system: str
     prompt_template: str
@@ -55,6 +58,8 @@ class KindSetup:
     item_at: str = ""
     project_at: str = ""
     chosen_at: str = ""
+    explains: frozenset[str] = frozenset()
+    sets: frozenset[str] = frozenset()
 
     @property
     def action_space(self) -> str:

@@ -44,4 +44,5 @@ SETUP = KindSetup(
     max_completion_tokens=512,
     item_at="completedItem",
     project_at="targetOpus",
+    explains=frozenset({"newSectionHeading", "suggestedContent"}),
 )

@@ -39,6 +39,8 @@ class Command(UncheckedCommand):
         try:
             dropped = drop_old_months(now=timezone.now(), months=months, dry_run=options["dry_run"])
         except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", None) is None:
+                raise  # the database does not answer
             self.stderr.write(f"The ledger's tables are in use. Try again: {error}")
             sys.exit(EXIT_BUSY)
         if options["json"]:

@@ -19,6 +19,8 @@ from workspaces.models import Workspace
 
 EXIT_NOTHING, EXIT_BAD_INPUT = 1, 2
 PROGRESS_EVERY = 10_000
+LIMITS = ("min_reward", "require_feedback", "limit")
+"""Those of the command."""
 
 
 class Command(UncheckedCommand):
@@ -57,7 +59,8 @@ class Command(UncheckedCommand):
                 self._write(lines, output, report)
             except OSError as error:
                 self._refuse(f"--output: {output}: {error.strerror}")
-        left_out = count_left_out(workspace=workspace, chosen=chosen)
+        counted = count_left_out(workspace=workspace, chosen=chosen).counts
+        left_out = {name: counted[name] for name in LIMITS}
         for name, count in left_out.items():
             if count and not (options["json"] and str(output) == "-"):  # the report is all of standard error then
                 self.stderr.write(f"--{name.replace('_', '-')} left out {count} rewarded decisions", self._plain)

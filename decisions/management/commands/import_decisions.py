@@ -16,6 +16,7 @@ from django.core.management.base import CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from decisions.importers.archives import ZIP
 from decisions.importers.formats import FORMATS
 from decisions.importers.reading import UnusableFile, find_files
 from decisions.importers.records import Refusal, Refused, parse_moment
@@ -44,7 +45,9 @@ class Command(UncheckedCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("path", type=Path, help="a file, or a folder whose files are read in order of their names")
+        parser.add_argument(
+            "path", type=Path, help="a file, or a folder or zip whose files are read in order of their names"
+        )
         parser.add_argument("--format", required=True, choices=sorted(FORMATS), help="format of the files")
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument("--agent", help="slug of the agent that decided; overrides the file")
@@ -52,6 +55,7 @@ class Command(UncheckedCommand):
         parser.add_argument("--observed-at", type=moment, help="time of records without a time (ISO 8601)")
         parser.add_argument("--policy", help="policy name of records without one; by default the format's name")
         parser.add_argument("--refusals", type=Path, help="file for all refusals; without it, 20 are shown")
+        parser.add_argument("--report", type=Path, help="file for one JSON line for each file that was read")
         parser.add_argument("--dry-run", action="store_true", help="check everything, but import nothing")
         parser.add_argument("--json", action="store_true", help="report as one JSON line on standard output")
 
@@ -93,6 +97,8 @@ class Command(UncheckedCommand):
             self.stderr.write("Interrupted. Everything reported was imported. Run the same command again to resume.")
             sys.exit(EXIT_INTERRUPTED)
         self._report(options, report, shown)
+        if options["report"]:
+            _write_files(options["report"], report)
         if report.refused:
             sys.exit(EXIT_SOME_REFUSED if report.kept or report.repeated else EXIT_BAD_INPUT)
 
@@ -113,7 +119,7 @@ class Command(UncheckedCommand):
             where = f"all are in {options['refusals']}" if options["refusals"] else "--refusals FILE keeps them"
             self.stderr.write(f"and {report.refused - len(shown)} more; {where}")
         if options["json"]:
-            told = asdict(report) | {"dry_run": options["dry_run"], "refusals": shown}
+            told = report.as_plain() | {"dry_run": options["dry_run"], "refusals": shown}
             self.stdout.write(json.dumps(told, ensure_ascii=False))
             return
         made = f"agents made: {', '.join(report.agents)}; " if report.agents else ""
@@ -122,6 +128,15 @@ class Command(UncheckedCommand):
             f"{report.steps} steps, {report.feedback} feedback; {made}"
             f"{report.repeated} were there before, {report.refused} refused"
         )
+        if len(report.files) > 1:
+            faulty = sum(counts.refused > 0 for counts in report.files.values())
+            self.stdout.write(f"files: {len(report.files)} read, {faulty} with records that were refused")
+
+
+def _write_files(path: Path, report: Report) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for name, counts in report.files.items():
+            file.write(json.dumps({"file": name, **asdict(counts)}, ensure_ascii=False) + "\n")
 
 
 @contextmanager
@@ -137,7 +152,9 @@ def _refusals_file(path: Path | None) -> Iterator[TextIO | None]:
 def _progress(order: ImportOptions) -> Iterator[ImportProgress]:
     """On standard error: a bar over the bytes of both turns on a terminal, a line now and then elsewhere."""
     console = Console(stderr=True, highlight=False)
-    total = 2 * sum(file.stat().st_size for file in find_files(order.path, order.format.endings))
+    zipped = order.path.suffix.lower() == ZIP
+    files = [] if zipped else find_files(order.path, order.format.endings)
+    total = 2 * sum(file.stat().st_size for file in files)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

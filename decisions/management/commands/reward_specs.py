@@ -11,8 +11,15 @@ from django.core.management.base import CommandParser
 
 from decisions.models import Agent, RewardSpec
 from decisions.queries.reward_specs import compare_specs, tell_changes
+from decisions.rewards.components.defaults import PRESETS, VERDICT_ONLY
 from decisions.rewards.revising import get_newest, revise_reward_spec
-from decisions.rewards.spec_content import compare_contents, editable_content, read_content
+from decisions.rewards.spec_content import (
+    SpecContent,
+    compare_contents,
+    editable_content,
+    preset_content,
+    read_content,
+)
 from decisions.rewards.specs import content_of
 from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
@@ -21,6 +28,8 @@ from workspaces.http.yaml_text import read_yaml, write_yaml
 from workspaces.models import Workspace
 
 EXIT_UNCHANGED = 1
+DEFAULT = "default"
+"""In place of a number or a file: what a new agent of the kind begins with, by the defaults of today."""
 SIGNS = {"same": " ", "added": "+", "removed": "-", "gap": " "}
 
 
@@ -36,7 +45,8 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "what",
             nargs="*",
-            help="show: a number; diff: one or two numbers; set: a file in YAML, - for standard input",
+            help="show: a number; diff: one or two numbers; set: a file in YAML, - for standard input. "
+            "Or default: what a new agent of its kind begins with",
         )
         parser.add_argument("--workspace", help="slug; optional if there is only one workspace")
         parser.add_argument(
@@ -75,17 +85,19 @@ class Command(UncheckedCommand):
             self.stdout.write(f"{row['number']:>4}  {row['created_at'][:16]}  {', '.join(row['changed']) or '–'}")
 
     def _show(self, workspace: Workspace, agent: Agent, options: dict[str, Any]) -> None:
-        spec = self._find(agent, options["what"][0]) if options["what"] else get_newest(agent)
-        told = editable_content(content_of(spec))
+        name = options["what"][0] if options["what"] else str(get_newest(agent).number)
+        told = editable_content(self._read(agent, name))
+        number = None if name == DEFAULT else int(name)
         if options["json"]:
-            self.stdout.write(json.dumps({"number": spec.number, "content": told}))
+            self.stdout.write(json.dumps({"number": number, "content": told}))
         else:
-            self.stdout.write(f"# Reward spec {spec.number} of {agent.slug}")
+            called = f"Default of a {agent.kind}" if number is None else f"Reward spec {number} of {agent.slug}"
+            self.stdout.write(f"# {called}")
             self.stdout.write(write_yaml(told), ending="")
 
     def _diff(self, workspace: Workspace, agent: Agent, options: dict[str, Any]) -> None:
-        newer = self._find(agent, options["what"][1]) if len(options["what"]) == 2 else get_newest(agent)
-        before, after = content_of(self._find(agent, options["what"][0])), content_of(newer)
+        second = options["what"][1] if len(options["what"]) == 2 else str(get_newest(agent).number)
+        before, after = self._read(agent, options["what"][0]), self._read(agent, second)
         changes = compare_contents(before, after)
         if options["json"]:
             told = [{"field": one.field, "before": one.before, "after": one.after} for one in changes]
@@ -95,16 +107,14 @@ class Command(UncheckedCommand):
             for line in part.lines:
                 self.stdout.write(f"  {SIGNS[line.kind]} {line.text or '…'}")
         if not changes:
+            if not options["json"]:
+                self.stdout.write("Nothing differs.")
             sys.exit(EXIT_UNCHANGED)
 
     def _set(self, workspace: Workspace, agent: Agent, options: dict[str, Any]) -> None:
         name = options["what"][0]
-        try:
-            text = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        except OSError as error:
-            self.refuse(f"{name} cannot be read: {error.strerror}.")
         expected = options["expected"] if options["expected"] is not None else get_newest(agent).number
-        content = read_content(read_yaml(text))
+        content = self._read(agent, name) if name == DEFAULT else self._read_file(name)
         made = revise_reward_spec(by=system(workspace), agent=agent, expected=expected, content=content)
         changed = [one.field for one in made.changes]
         if options["json"]:
@@ -117,6 +127,18 @@ class Command(UncheckedCommand):
             self.stdout.write(f"Nothing differs from version {made.spec.number}.")
         if not changed:
             sys.exit(EXIT_UNCHANGED)
+
+    def _read_file(self, name: str) -> SpecContent:
+        try:
+            text = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        except OSError as error:
+            self.refuse(f"{name} cannot be read: {error.strerror}.")
+        return read_content(read_yaml(text))
+
+    def _read(self, agent: Agent, name: str) -> SpecContent:
+        if name == DEFAULT:
+            return preset_content(PRESETS.get(agent.kind, VERDICT_ONLY))
+        return content_of(self._find(agent, name))
 
     def _find(self, agent: Agent, number: str) -> RewardSpec:
         usable = number.isascii() and number.isdecimal() and len(number) < 10

@@ -19,6 +19,13 @@ LARGEST = 1e6
 """A parameter beyond it is a mistake."""
 
 
+def describe_range(low: float, high: float) -> str:
+    """For people: "-0.5 to 1", or "0 or less" where an end is beyond what a parameter can be."""
+    if low < -LARGEST:
+        return f"{high:g} or less" if high <= LARGEST else "any number"
+    return f"{low:g} to {high:g}" if high <= LARGEST else f"{low:g} or more"
+
+
 class ComponentFunction(Protocol):
     def __call__(self, facts: Facts, parameters: Parameters, /) -> float | None: ...
 

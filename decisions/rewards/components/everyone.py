@@ -37,13 +37,24 @@ def calibration(facts: Facts, parameters: Parameters) -> float | None:
     return -abs(facts.confidence - (1.0 if verdict == "confirmed" else 0.0))
 
 
+BESIDE = ("confidence", "reasoning")
+"""Fields of an action that say how sure it is, and why."""
+
+
 def matches_answer(facts: Facts, parameters: Parameters) -> float | None:
-    """`right` when the action equals the known answer, else `wrong`."""
+    """`right` when the action equals the known answer, else `wrong`. An object's `confidence` and `reasoning` do not
+    count."""
     if facts.answer is None:
         raise ComponentError("no answer is known for this decision")
     if facts.action is None:
         raise ComponentError("the decision has no action")
-    return float(parameters["right"] if facts.action == facts.answer else parameters["wrong"])
+    return float(parameters["right"] if _decided(facts.action) == _decided(facts.answer) else parameters["wrong"])
+
+
+def _decided(action: Any) -> Any:
+    if not isinstance(action, dict):
+        return action
+    return {name: value for name, value in action.items() if name not in BESIDE} or action
 
 
 def read_json(text: str) -> dict[str, Any] | list[Any] | None:

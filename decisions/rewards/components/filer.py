@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from decisions.rewards.components.component import Component, Parameters
 from decisions.rewards.components.facts import Facts
-from decisions.rewards.components.payoffs import WINDOW_DAYS, between, ended, paid
-
-MOST = 1e9
-"""Larger measures are broken counters."""
+from decisions.rewards.components.payoffs import (
+    LARGEST_MEASURE,
+    WINDOW_DAYS,
+    between,
+    count_bounds,
+    ended,
+    paid,
+    paid_by_count,
+)
 
 
 def completion(facts: Facts, parameters: Parameters) -> float | None:
@@ -18,26 +23,21 @@ def completion(facts: Facts, parameters: Parameters) -> float | None:
         return None
     if end == "COLD_STORAGE":
         return float(parameters["cold_storage"])
-    return float(parameters["after_rework" if facts.number("cycles", low=0.0, high=MOST) else "done"])
+    return float(parameters["after_rework" if facts.number("cycles", low=0.0, high=LARGEST_MEASURE) else "done"])
 
 
 def rework(facts: Facts, parameters: Parameters) -> float | None:
-    """`per_cycle` · how often the item was opened again; beyond `most_cycles` nothing is added."""
-    cycles = facts.number("cycles", low=0.0, high=MOST)
+    """`per_cycle` · how often the item was opened again; beyond `most_cycles` nothing is added, unless that is 0."""
+    cycles = facts.number("cycles", low=0.0, high=LARGEST_MEASURE)
     if cycles is None:
         return None
-    return float(parameters["per_cycle"]) * min(cycles, float(parameters["most_cycles"])) + 0.0
-
-
-def rework_bounds(parameters: Parameters) -> tuple[float, float]:
-    most = float(parameters["per_cycle"]) * float(parameters["most_cycles"])
-    return min(0.0, most), max(0.0, most)
+    return paid_by_count(cycles, float(parameters["per_cycle"]), float(parameters["most_cycles"]))
 
 
 def time(facts: Facts, parameters: Parameters) -> float | None:
     """`quick` below `quick_ratio` of the expected minutes, `slow` above `slow_ratio`, else 0. An item in
     COLD_STORAGE has no time to completion: 0, or putting things away at once would pay."""
-    ratio = facts.number("time_ratio", low=0.0, high=MOST)
+    ratio = facts.number("time_ratio", low=0.0, high=LARGEST_MEASURE)
     if ratio is None:
         return None
     if ended(facts) == "COLD_STORAGE":
@@ -53,7 +53,7 @@ def lost_time(facts: Facts, parameters: Parameters) -> float | None:
 
     The cost of a choice is the best that it displaced; here each minute counts alike, whatever it displaced.
     """
-    end, ratio = ended(facts), facts.number("time_ratio", low=0.0, high=MOST)
+    end, ratio = ended(facts), facts.number("time_ratio", low=0.0, high=LARGEST_MEASURE)
     if end is None or ratio is None:
         return None
     return min(1.0, max(0.0, ratio if end == "COLD_STORAGE" else ratio - 1.0))
@@ -79,13 +79,13 @@ COMPONENTS: tuple[Component, ...] = (
         "delayed",
         rework,
         "how often the item was opened again",
-        -5.0,
+        -0.2 * LARGEST_MEASURE,
         0.0,
         weight=0.2,
         metrics=("cycles",),
         window_days=WINDOW_DAYS["delayed"],
-        parameters={"per_cycle": -0.2, "most_cycles": 25.0},
-        bounds=rework_bounds,
+        parameters={"per_cycle": -0.2, "most_cycles": 0.0},
+        bounds=count_bounds("per_cycle", "most_cycles"),
     ),
     Component(
         "filer.time",

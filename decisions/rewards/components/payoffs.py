@@ -10,6 +10,8 @@ from decisions.rewards.components.facts import ComponentError, Facts, Group
 
 WINDOW_DAYS: Mapping[Horizon, float | None] = {"immediate": 7.0, "delayed": 30.0, "strategic": 90.0}
 """When a missing value becomes final, unless the row says otherwise."""
+LARGEST_MEASURE = 1e9
+"""Larger ones are broken counters."""
 VERDICTS = ("confirmed", "corrected", "overridden", "ignored")
 Measure = Callable[[Facts, Parameters], float | bool | None]
 
@@ -20,6 +22,21 @@ def between(*names: str) -> Bounds:
     def bounds(parameters: Parameters) -> tuple[float, float]:
         values = [0.0, *(float(parameters[name]) for name in names)]
         return min(values), max(values)
+
+    return bounds
+
+
+def paid_by_count(count: float, payoff: float, most: float) -> float:
+    """`payoff` for each; beyond `most` nothing is added, unless `most` is 0."""
+    return payoff * (min(count, most) if most > 0 else count) + 0.0  # never −0
+
+
+def count_bounds(payoff: str, most: str) -> Bounds:
+    """The range of `paid_by_count` with these parameters."""
+
+    def bounds(parameters: Parameters) -> tuple[float, float]:
+        end = paid_by_count(LARGEST_MEASURE, float(parameters[payoff]), float(parameters[most]))
+        return min(0.0, end), max(0.0, end)
 
     return bounds
 

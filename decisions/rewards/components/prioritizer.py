@@ -12,7 +12,7 @@ from typing import Any
 
 from decisions.rewards.components.component import Component, Parameters
 from decisions.rewards.components.facts import Facts, Group
-from decisions.rewards.components.payoffs import acceptance, between, ended, paid
+from decisions.rewards.components.payoffs import LARGEST_MEASURE, acceptance, between, ended, paid
 from decisions.rewards.components.texts import all_texts, content_words, covered, field, items, text
 
 CONTENT: frozenset[Group] = frozenset({"content"})
@@ -48,7 +48,7 @@ def completed(facts: Facts, parameters: Parameters) -> bool | None:
 
 def on_time(facts: Facts, parameters: Parameters) -> bool | None:
     """Whether the recommended item was DONE below `quick_ratio` of the expected minutes."""
-    ratio = facts.number("time_ratio", low=0.0, high=1e9)
+    ratio = facts.number("time_ratio", low=0.0, high=LARGEST_MEASURE)
     if ratio is None:
         return None
     return ended(facts) != "COLD_STORAGE" and ratio < float(parameters["quick_ratio"])

@@ -11,7 +11,15 @@ from typing import Any
 
 from decisions.rewards.components.component import Component, Parameters
 from decisions.rewards.components.facts import Facts, Group
-from decisions.rewards.components.payoffs import WINDOW_DAYS, acceptance, between, paid
+from decisions.rewards.components.payoffs import (
+    LARGEST_MEASURE,
+    WINDOW_DAYS,
+    acceptance,
+    between,
+    count_bounds,
+    paid,
+    paid_by_count,
+)
 from decisions.rewards.components.texts import (
     all_texts,
     content_words,
@@ -82,16 +90,12 @@ def citations(facts: Facts, parameters: Parameters) -> float | None:
 
 def hallucination(facts: Facts, parameters: Parameters) -> float | None:
     """`per_claim` · n, where n is the number of unsupported claims that was sent as `hallucinations`; else of citations
-    that were not offered, and of quotes that their document lacks. Beyond `most_claims` nothing is added."""
-    n: float | None = facts.number("hallucinations", low=0.0, high=1e9)
+    that were not offered, and of quotes that their document lacks. Beyond `most_claims` nothing is added, unless that
+    is 0."""
+    n: float | None = facts.number("hallucinations", low=0.0, high=LARGEST_MEASURE)
     if n is None:
         n = unsupported(facts)
-    return None if n is None else float(parameters["per_claim"]) * min(n, float(parameters["most_claims"])) + 0.0
-
-
-def hallucination_bounds(parameters: Parameters) -> tuple[float, float]:
-    most = float(parameters["per_claim"]) * float(parameters["most_claims"])
-    return min(0.0, most), max(0.0, most)
+    return None if n is None else paid_by_count(n, float(parameters["per_claim"]), float(parameters["most_claims"]))
 
 
 def completeness(facts: Facts, parameters: Parameters) -> float | None:
@@ -153,14 +157,14 @@ COMPONENTS: tuple[Component, ...] = (
         "delayed",
         hallucination,
         "claims that no document supports",
-        -5.0,
+        -LARGEST_MEASURE,
         0.0,
         weight=2.0,
         metrics=("hallucinations",),
         reads=CONTENT,
         window_days=WINDOW_DAYS["delayed"],
-        parameters={"per_claim": -1.0, "most_claims": 5.0},
-        bounds=hallucination_bounds,
+        parameters={"per_claim": -1.0, "most_claims": 0.0},
+        bounds=count_bounds("per_claim", "most_claims"),
         proxy="citations and quotes that can be checked, not all claims of the text",
     ),
     paid(

@@ -15,11 +15,13 @@ from django.utils import timezone
 from models_registry.artifacts.collecting import collect_artifacts, find_unheld
 from workspaces.commands import UncheckedCommand
 
+MOST_DAYS = 36_500
+
 
 class Command(UncheckedCommand):
     help = (
         "Removes artifacts that nothing uses, and files without a row, in all workspaces. Exit codes: 0 done, 2 the "
-        "days are not a number above 0."
+        "days are out of range."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -29,8 +31,8 @@ class Command(UncheckedCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         kept = settings.KEEP_ARTIFACT_DAYS if options["days"] is None else options["days"]
-        if not kept > 0:
-            self.refuse(f"--days: {kept:g} keeps everything; a number above 0 is right")
+        if not 0 < kept <= MOST_DAYS:
+            self.refuse(f"--days: {kept:g} must be above 0, up to {MOST_DAYS:,}")
         before = timezone.now() - dt.timedelta(days=kept)
         if options["dry_run"]:
             self._show(before, options["json"])

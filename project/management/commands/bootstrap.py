@@ -26,7 +26,7 @@ from workspaces.models import Membership, Role, User, Workspace
 class Command(UncheckedCommand):
     help = (
         "Makes the first admin (with a one-time password, printed once) and a workspace if there are none, and starts "
-        "the demo world if the ledger is empty. Running it again changes nothing."
+        "the demo world if the ledger is empty. Running it again changes nothing. Exit code: 0."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

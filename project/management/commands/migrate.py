@@ -11,13 +11,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from workspaces.commands import UncheckedCommand
+
 # The last commit that has every replaced migration as a file.
 LAST_WITH_REPLACED = "35dcdb56"
 
 
-class Command(migrate.Command):
-    requires_system_checks = []
-
+class Command(UncheckedCommand, migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         partial = list_partly_replaced(connections[options["database"]])
         if partial:

@@ -11,7 +11,7 @@ from project.embedded.errors import EmbeddedError, PortTakenError
 from project.embedded.instance import run_instance
 from project.embedded.layout import Layout, locate_var
 from project.embedded.programs import Plan, plan_instance
-from project.embedded.valkey import is_port_free, pick_port
+from project.embedded.valkey import can_listen, is_port_free, pick_port
 from workspaces.commands import UncheckedCommand
 
 DEFAULT_PORT, DEFAULT_GATEWAY_PORT = 8000, 8020
@@ -36,6 +36,7 @@ class Command(UncheckedCommand):
         parser.add_argument("--no-demo", action="store_true", help="do not start the demo in an empty ledger")
 
     def handle(self, *_: Any, **options: Any) -> None:
+        self._check_address(options)
         layout = Layout(locate_var())
 
         def make_plan() -> Plan:
@@ -59,6 +60,15 @@ class Command(UncheckedCommand):
         self.stdout.write(result, ending="")
         self.stdout.flush()
         sys.exit(code)
+
+    def _check_address(self, options: dict[str, Any]) -> None:
+        for flag, port in (("--port", options["port"]), ("--gateway-port", options["gateway_port"])):
+            if port is not None and not 1 <= port <= 65_535:
+                self.refuse(f"{flag}: {port} must be 1 to 65535")
+        try:
+            can_listen(options["host"])
+        except (OSError, UnicodeError) as error:
+            self.refuse(f"--host: {options['host'][:100]!r} is no address of this machine: {error}")
 
     def _say(self, message: str) -> None:
         self.stderr.write(message, style_func=str)

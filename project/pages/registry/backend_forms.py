@@ -49,7 +49,7 @@ class BackendForm(FaultsForm):
         choices=Capability.choices,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="What it can do beyond answering a chat.",
+        help_text="What it can do beyond answering a chat. Of llama.cpp’s server with an exported GGUF: the last one.",
     )
     timeout_seconds = forms.FloatField(
         label="Time for an answer, seconds",

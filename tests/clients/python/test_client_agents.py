@@ -202,8 +202,8 @@ def test_a_hooked_agent_s_run_is_recorded_with_its_tools(client: Reckoner) -> No
     assert (decision.state, decision.action) == ({"query": "add 2 3; look up paris", "loud": True}, "5, FRANCE")
     assert (decision.policy_name, decision.unit) == ("SmallAgent", "ann")
     assert [(step.name, step.arguments, step.result, step.success) for step in steps(decision=decision)] == [
-        ("add", {"function_name": "add", "kwargs": {"first": 2, "second": 3}}, 5, True),
-        ("look up", {"function_name": "look up", "kwargs": {"place": "paris"}}, "France", True),
+        ("add", {"first": 2, "second": 3}, 5, True),
+        ("look up", {"place": "paris"}, "France", True),
         ("shout", {"text": "5, France"}, "5, FRANCE", True),
     ]
     assert (the_episode().query, the_episode().final_response) == ("add 2 3; look up paris", "5, FRANCE")

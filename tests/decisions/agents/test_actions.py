@@ -101,3 +101,28 @@ class TestActions:
     def test_an_unknown_space_is_a_fault_of_ours(self):
         with pytest.raises(ValueError, match="unknown action space"):
             check_action("dance", "a", options=None, schema=None)
+
+
+class TestPatterns:
+    """In Python's own `re` each of these would hold a process for years."""
+
+    SLOW = {"type": "object", "properties": {"code": {"type": "string", "pattern": "^(a+)+$"}}}
+    TEXT = "a" * 50_000 + "!"
+
+    def test_a_pattern_takes_no_longer_than_its_text_is_long(self):
+        assert check_schema(self.SLOW) is None
+        [fault] = check_action("structured", {"code": self.TEXT}, options=None, schema=self.SLOW)
+        assert (fault.field, fault.expected) == ("action.code", "text that matches ^(a+)+$")
+        assert len(fault.reason) <= 300
+        assert check_action("structured", {"code": "aaa"}, options=None, schema=self.SLOW) == []
+
+    @pytest.mark.parametrize("pattern", [r"(?=a)b", r"(a)\1", "(", "(?<!a)b", "(a{1000}){1000}"])
+    def test_one_that_could_take_longer_is_refused_in_a_new_schema(self, pattern):
+        assert repr(pattern) in check_schema({"properties": {"code": {"pattern": pattern}}})
+
+    def test_one_of_before_still_matches_and_ends_where_it_would_not(self):
+        schema = {"properties": {"code": {"pattern": "^(?=a)(a+)+$"}}}
+        assert check_action("structured", {"code": "aaa"}, options=None, schema=schema) == []
+        for code in ("bbb", self.TEXT):
+            [fault] = check_action("structured", {"code": code}, options=None, schema=schema)
+            assert fault.field == "action.code"

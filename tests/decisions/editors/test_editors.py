@@ -93,7 +93,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("ranking", {"/order": "0 1 2 9"}, "&#x27;9&#x27; was not shown"),
     ("ranking", {"/order": "2 1 0 2"}, "&#x27;2&#x27; was not shown, or is repeated"),
     ("ranking", {}, "is the chosen action; expected: another order, or confirm"),
-    ("structured", {"/title": "x" * 41}, "is too long; expected: at most 40 characters"),
+    ("structured", {"/title": "x" * 41}, "is longer than 40 characters; expected: at most 40 characters"),
     ("structured", {"/share": "1,5"}, "&#x27;1,5&#x27; is not a number; expected: a number such as 12 or 0.5"),
     ("structured", {"/share": "2"}, "greater than the maximum of 1; expected: at most 1"),
     ("structured", {"/share": ""}, "is missing"),
@@ -123,7 +123,7 @@ REFUSED: list[tuple[str, Any, tuple[str, str, str]]] = [
     (
         "structured",
         ORDER | {"status": "GONE"},
-        ("corrected_action.status", "'GONE' is not one of ['TODO', 'DONE', 'LATER']", "one of TODO, DONE, LATER"),
+        ("corrected_action.status", '"GONE" is not one of "TODO", "DONE" or "LATER"', "one of TODO, DONE, LATER"),
     ),
     (
         "findings",

@@ -84,7 +84,8 @@ def ann(agent, judged):
         queue=LabelQueueFactory(workspace=agent.workspace), decision=decision, gold={"corrected_action": "Ann"}
     )
     ReservationFactory(item=asked, holder="key:a", draft={"note": "Ann?"})
-    LabelFactory(decision=decision, note="Ann again", corrected_action="Ann's", verdict="corrected")
+    words = {"note": "Ann again", "corrected_action": "Ann's", "correction_sent": {"by": "Ann"}}
+    LabelFactory(decision=decision, verdict="corrected", **words)
     whole = LabelQueueFactory(workspace=agent.workspace, subject="episode")
     asked = QueueItemFactory(queue=whole, decision=None, episode=episode)
     LabelFactory(decision=None, episode=episode, workspace=agent.workspace, note="Ann's day")

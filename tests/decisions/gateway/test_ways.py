@@ -40,7 +40,7 @@ TOOLS = {
 
 UNFIT = [
     ('{"related": ["n3"]}', "action.related[0] 'n3' is not one of the options"),
-    ('{"related": "n1"}', "action.related 'n1' is not of type 'array'"),
+    ('{"related": "n1"}', 'action.related "n1" is not of type "array"'),
     ("They are related.", "'They are related.' is not JSON"),
     ('{"related": [], "reasoning": "\\u0000"}', "cannot be stored"),
 ]

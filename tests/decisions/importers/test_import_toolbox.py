@@ -108,7 +108,12 @@ def test_everything_a_trace_says_is_kept(importing, tmp_path):
         ("task failed", False),
     ]
     fed = {one.metric: (one.value, one.source) for one in Feedback.objects.filter(decision_id=decision.id)}
-    assert fed == {"label": (True, "human"), "reward": (0.8, "code"), "review_notes": ("quick", "human")}
+    assert fed == {
+        "label": (True, "human"),
+        "verdict": ("confirmed", "human"),
+        "reward": (0.8, "code"),
+        "review_notes": ("quick", "human"),
+    }
 
 
 def test_a_new_agent_s_traces_have_rewards_that_nobody_has_to_give(importing, tmp_path):
@@ -124,6 +129,16 @@ def test_a_trace_without_labels_has_no_feedback(importing, tmp_path):
     unlabelled = trace(label=None, reward_score=None, manual_review=False, review_notes="")
     assert importing(write(tmp_path, one=unlabelled), *FLAGS).code == 0
     assert not Feedback.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("label", "reviewed", "verdict"),
+    [(True, True, "confirmed"), (False, True, "corrected"), (False, False, None), (None, True, None)],
+)
+def test_a_person_s_label_is_the_verdict_and_a_program_s_is_not(importing, tmp_path, label, reviewed, verdict):
+    importing(write(tmp_path, one=trace(label=label, manual_review=reviewed)), *FLAGS)
+    found = Feedback.objects.filter(metric="verdict").values_list("value", flat=True)
+    assert list(found) == ([] if verdict is None else [verdict])
 
 
 def test_checkpoints_that_overlap_give_each_pair_once(importing, tmp_path):

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from decisions.labelling.classifier import TooFewLabels, fit, wilson_low
+from decisions.labelling.classifier import TooFewLabels, fit
+from decisions.labelling.promises import wilson_low
 from decisions.labelling.suggesting import suggest_labels
 from decisions.models import AutoLabeler, Feedback, Label, LabelSuggestion
 from decisions.rewards.calculate import Calculated, calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from tools.factories import AgentFactory, AgentVersionFactory, DecisionFactory, LabelFactory, LabelSuggestionFactory
+from tools.factories import DecisionFactory, LabelFactory, LabelSuggestionFactory
 
 WORDS = {
     "finance": "invoice payment salary budget account transfer refund bank",
@@ -112,9 +113,3 @@ class TestSuggestions:
         suggest_labels(agent)
         assert [one.id for one in LabelSuggestion.objects.all()] == [elsewhere.id] != [old.id]
         assert AutoLabeler.objects.get(agent=agent).reason.startswith("0 labels; at least 50")
-
-    def test_only_options_are_suggested(self, api: Any, workspace: Any) -> None:
-        AgentVersionFactory(agent=AgentFactory(workspace=workspace, slug="writer"), action_space="text", options=None)
-        answer = api("admin").post("agents/writer/suggestions")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not_labelled_by_choice")
-        assert Job.objects.count() == 0

@@ -43,8 +43,36 @@ class TestRecord:
         assert made["confidence"] == 0.9  # the action's own
         assert made["item"] == {"id": "item-1", "title": "Flights", "status": None}
         assert made["opus"] == {"id": "opus-1", "name": "Travel"}
-        assert made["alternativeActions"] == [{"action": {"status": "ON_HOLD"}, "probability": None}]
+        assert made["alternativeActions"] == [{"status": "ON_HOLD"}]
         assert made["nextState"] == {"filed": True}
+
+    def test_every_field_comes_back_as_it_was_sent(self, app):
+        sent = FILER | {
+            "state": FILER["state"] | {"context": {"n": [1, 2.5, None, True, "é\U0001f600"], "empty": {}}},
+            "action": FILER["action"] | {"reasoning": ""},
+            "confidence": 0.25,
+            "reasoning": "  Two\nlines. ",
+            "nextState": {"filed": {"at": "2026-11-20T08:00:00.000Z"}},
+            "modelVersion": "filer:007",
+            "alternativeActions": [
+                {"status": "ON_HOLD"},
+                "TRASH",
+                3,
+                None,
+                {"action": {"status": "TRASH"}},
+                {"action": {"status": "TRASH"}, "probability": None},
+                {"action": {"status": "TRASH"}, "probability": 0.25},
+                {"action": "TRASH", "confidence": 0.1},
+            ],
+        }
+        made = recorded(app, **sent)
+        [listed] = app.get(f"{T}/decisions").json()
+        for told in (made, listed):
+            assert {name: told[name] for name in sent} == sent
+        without = recorded(app, alternativeActions=None, reasoning=None, itemId=None, opusId=None, userId=None)
+        assert {without[name] for name in ("alternativeActions", "itemId", "opusId", "userId")} == {None}
+        empty = recorded(app, alternativeActions=[], nextState={}, reasoning="")
+        assert (empty["alternativeActions"], empty["nextState"], empty["reasoning"]) == ([], {}, "")
 
     def test_a_version_of_ours_is_one(self, app, agents):
         version = ModelVersionFactory(registered_model=agents["RETRIEVER"].registered_model)

@@ -4,7 +4,7 @@ import pytest
 
 from decisions.models import Feedback, Item, Label
 from decisions.notes_app import examples as example
-from tests.decisions.notes_app.notes_requests import FILER, judge, recorded, shape
+from tests.decisions.notes_app.notes_requests import FILER, T, judge, lines, recorded, shape
 from tools.factories import (
     AgentFactory,
     DecisionFactory,
@@ -29,7 +29,8 @@ class TestFeedback:
     def test_a_correction_may_be_fields_or_words_and_is_held_to_the_schema(self, app):
         made = recorded(app)
         fixed = judge(app, made, "CORRECTED", correction={"status": "ON_HOLD"}).json()
-        assert fixed["userCorrection"] == FILER["action"] | {"status": "ON_HOLD"}
+        assert fixed["userCorrection"] == {"status": "ON_HOLD"}
+        assert Label.objects.get().corrected_action == FILER["action"] | {"status": "ON_HOLD"}
         assert judge(app, made, "OVERRIDDEN", correction="not mine").json()["userCorrection"] == "not mine"
         before = Label.objects.count(), Feedback.objects.count()
         for correction, place in [
@@ -41,6 +42,23 @@ class TestFeedback:
             assert (refused.status_code, refused.json()["error"]["fields"][0]["field"]) == (400, place)
         assert judge(app, made, "CONFIRMED", correction={"status": "ON_HOLD"}).status_code == 400
         assert (Label.objects.count(), Feedback.objects.count()) == before
+
+    def test_a_correction_comes_back_as_it_was_sent_wherever_it_is_read(self, app):
+        """The fields, the whole action that they make, and words; of the same judgement the form that was sent last."""
+        made = recorded(app)
+        whole = FILER["action"] | {"status": "ON_HOLD"}
+        for feedback, correction in [
+            ("CORRECTED", {"status": "ON_HOLD"}),
+            ("CORRECTED", whole),
+            ("CORRECTED", {"status": "ON_HOLD", "priority": "HIGH"}),
+            ("OVERRIDDEN", "  not mine\n"),
+            ("OVERRIDDEN", {"labels": [], "reasoning": ""}),
+        ]:
+            assert judge(app, made, feedback, correction=correction).json()["userCorrection"] == correction
+            [listed], [exported] = app.get(f"{T}/decisions").json(), lines(app.get(f"{T}/export"))
+            assert listed["userCorrection"] == exported["metadata"]["userCorrection"] == correction
+        assert Label.objects.count() == 3
+        assert judge(app, made, "CONFIRMED").json()["userCorrection"] is None
 
     @pytest.mark.parametrize(
         "body", [{}, {"feedback": "LIKED"}, {"feedback": "confirmed"}, {"feedback": 1}, [], {"x": 1}]

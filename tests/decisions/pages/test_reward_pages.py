@@ -20,7 +20,7 @@ from decisions.rewards.revising import revise_reward_spec
 from decisions.rewards.specs import ComponentSetup, SpecContent, content_of, current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
-from tools.factories import DecisionFactory, FeedbackFactory
+from tools.factories import AgentVersionFactory, DecisionFactory, FeedbackFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -192,6 +192,14 @@ class TestChanging:
         assert "Nothing differs from version 2" in same.content.decode()
         assert "1 if usage.latency_ms" in client.get(at("agent-rewards", agent)).content.decode()
         assert agent.reward_specs.count() == 2
+
+    def test_the_defaults_of_an_agent_that_takes_its_options_with_each_decision(self, agent: Any, client: Any) -> None:
+        agent.kind = "CUSTOM"
+        agent.save()
+        AgentVersionFactory(agent=agent, action_space="choice", options=None)
+        initial = client.get(f"{at('agent-rewards-edit', agent)}?preset=kind").context["form"].initial
+        assert (initial["use-verdict"], initial["use-episode.outcome"]) == (True, True)
+        assert initial["parameter-episode.outcome-metric"] == "score"
 
     def test_presets_and_older_versions_begin_the_form(self, agent: Any, by: Any, client: Any) -> None:
         revise(by, agent, 2.0)

@@ -30,7 +30,7 @@ from tools.factories import (
     RewardFactory,
     RewardSpecFactory,
 )
-from training.imports.texts import read_texts
+from training.imports.exported import read_export
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -91,6 +91,7 @@ class TestLines:
         assert metadata == {
             "decisionId": told[1],
             "agentType": "FILER",
+            "agent": "filer",
             "itemId": "item-1",
             "opusId": "opus-1",
             "userFeedback": "CORRECTED",
@@ -115,13 +116,13 @@ class TestLines:
         assert [row["messages"][0]["content"] for row in read(workspace)[:2]] == ["File notes.", KINDS["FILER"].system]
         file = tmp_path / "exported.jsonl"
         file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="completion")))
-        rows, faults = read_texts(file)
-        assert [row.get("system") for row in rows] == ["File notes.", None, None, None] and not faults
+        found, faults = read_export(file)
+        assert [row.get("system") for row in found.rows] == ["File notes.", None, None, None] and not faults
         file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="chat")))
-        rows, faults = read_texts(file)
-        assert [row.get("system") for row in rows] == ["File notes.", None, None, None] and not faults
+        found, faults = read_export(file)
+        assert [row.get("system") for row in found.rows] == ["File notes.", None, None, None] and not faults
         file.write_text(json.dumps({"messages": read(workspace)[1]["messages"]}))  # a chat of another hand
-        assert read_texts(file)[0][0]["system"] == KINDS["FILER"].system
+        assert read_export(file)[0].rows[0]["system"] == KINDS["FILER"].system
 
     def test_an_action_of_fields_is_completed_by_confidence_and_reasoning(self, workspace):
         agent = AgentFactory(workspace=workspace)
@@ -404,3 +405,37 @@ def test_few_among_many_cost_no_walk(agent, workspace, monkeypatch, django_asser
     with django_assert_num_queries(5):
         found = [row.id for row in export_rows(workspace=workspace, chosen=ExportChoice(**chosen))]
     assert found == [made[1].id, made[0].id]
+
+
+@pytest.mark.django_db
+class TestLeftOut:
+    PATHS = ("/api/v1/decisions/export", "/api/training/export", "/api/training/export-file")
+
+    def header(self, api, path, query):
+        answer = api("export:read").get(f"{path}?{query}")
+        assert answer.status_code == 200, answer.content
+        return answer.headers["Reckoner-Left-Out"], len(lines_of(answer))
+
+    def test_a_header_says_what_each_limit_left_out(self, api, told):
+        own, chats, file = self.PATHS
+        assert self.header(api, own, "") == ("limit=0", 3)
+        assert self.header(api, own, "limit=1") == ("limit=2", 1)
+        assert self.header(api, own, "limit=none") == ("none", 3)
+        assert self.header(api, own, "min_reward=0&limit=none") == ("min_reward=1", 1)
+        assert self.header(api, own, "max_reward=0&require_feedback=true&limit=5") == (
+            "limit=0, max_reward=1, require_feedback=0", 1,
+        )  # fmt: skip
+        assert self.header(api, own, "require_feedback=true") == ("limit=0, require_feedback=1", 2)
+        assert self.header(api, chats, "limit=1") == ("limit=2, min_reward=0", 1)
+        assert self.header(api, file, "agentType=FILER&minReward=0") == ("limit=0, min_reward=1", 1)
+
+    def test_of_many_the_newest_beyond_the_limit_are_looked_at(self, api, told, monkeypatch):
+        monkeypatch.setattr("decisions.api.export.MOST_COUNTED", 1)
+        assert self.header(api, self.PATHS[0], "limit=1") == ("limit=1+", 1)
+        assert self.header(api, self.PATHS[0], "limit=2") == ("limit=1", 2)
+
+    @pytest.mark.parametrize("path", PATHS)
+    def test_the_header_is_documented(self, api, path):
+        schema = api("admin").get("/api/v1/schema?format=json").json()
+        documented = schema["paths"][path]["get"]["responses"]["200"]
+        assert "left out" in documented["headers"]["Reckoner-Left-Out"]["description"]

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decisions.rewards.components import COMPONENTS, ComponentError, Facts, Trace
+from decisions.rewards.components.component import describe_range
+from decisions.rewards.valuing import raw_range
 
 REPLY = "Done.\n```python\nprint(1)\n```\nand\n~~~py\nprint(\n~~~\nand\n```sh\nls\n```\n"
 
@@ -230,6 +232,10 @@ def test_the_rows_are_sound() -> None:
             assert component.bounds(component.parameters) == pytest.approx((component.low, component.high)), name
     rework = COMPONENTS["filer.rework"]
     assert rework.attainable({"per_cycle": -1.0, "most_cycles": 3.0}) == (-3.0, 0.0)
+    assert rework.function(said(cycles=9), {"per_cycle": -1.0, "most_cycles": 3.0}) == -3.0
+    for name in ("filer.rework", "retriever.hallucination"):  # a ceiling is the spec's own choice
+        assert describe_range(*COMPONENTS[name].attainable()) == "0 or less"
+        assert raw_range([{"name": name, "weight": 1.0}], clamp=5.0) == (-5.0, 0.0)
     assert rework.parameter_faults({"per_cycle": "much", "cycles": 1.0, "most_cycles": float("inf")}) == [
         "per_cycle must be a number from -1e+06 to 1e+06",
         "cycles is unknown; known: per_cycle, most_cycles",

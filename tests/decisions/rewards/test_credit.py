@@ -61,8 +61,8 @@ class TestRewards:
 
         return make
 
-    def episode(self, agent, *successes, decisions=2, query="Find the invoice"):
-        episode = EpisodeFactory(agent=agent, query=query)
+    def episode(self, agent, *successes, decisions=2, query="Find the invoice", session=""):
+        episode = EpisodeFactory(agent=agent, query=query, session=session)
         for success in successes:
             StepFactory(episode=episode, success=success)
         return episode, [DecisionFactory(agent=agent, episode=episode, step_number=n) for n in range(decisions)]
@@ -98,6 +98,7 @@ class TestRewards:
         assert calculate_rewards(spec) == Calculated()  # nothing to compare with: the reward waits
         _, bad = self.episode(agent, False, query=" find the INVOICE ")
         self.episode(agent, False, query="Pay it")
+        self.episode(agent, True, session="held-out/1", decisions=0)  # a run's measurement served nobody
         calculate_rewards(spec)
         assert (self.credits(good), self.credits(bad)) == ([1.0, 1.0], [-1.0, -1.0])
         self.episode(agent, True)

@@ -74,6 +74,7 @@ FILER = kind(
         -0.44,  # .25 − .3 − .12 − .15 + .08 − .2
         0.39,
     ),
+    Case("opened forty times", said(cycles=40), {"filer.rework": -8.0}, -1.6, 0.1),
     Case(
         "put away",
         said(completion="COLD_STORAGE", time_ratio=0.3),
@@ -325,7 +326,7 @@ RETRIEVER = kind(
         0.9275,
     ),
     Case("two hallucinations", said(hallucinations=2), retriever(hallucination=-2.0), -4.0, 0.0),
-    Case("more than the clamp lets through", said(hallucinations=40), retriever(hallucination=-5.0), -5.0, 0.0),
+    Case("more than the clamp lets through", said(hallucinations=40), retriever(hallucination=-40.0), -5.0, 0.0),
     Case(
         "cited and quoted, from the text alone",
         answers("Lisbon flights leave at noon. Flights leave daily.", {"opusId": "o1", "quote": "leave daily"}, "o2"),

@@ -13,7 +13,7 @@ from decisions.gateway.decide import decide
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Decision
 from decisions.rewards.maturing import mature_outcomes
-from models_registry.backends import model_server
+from models_registry.backends import outbound
 from models_registry.experiments.guardrails import GuardrailPlan
 from models_registry.experiments.plan import ExperimentPlan
 from models_registry.experiments.services import start_experiment
@@ -169,7 +169,7 @@ def half_a_model_server(experiment, monkeypatch):
         return {"probabilities": [1 / len(item["options"])] * len(item["options"]), "model": item["model"]}
 
     client = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://model-server")
-    monkeypatch.setattr(model_server, "http_client", lambda url, own: client)
+    monkeypatch.setattr(outbound, "http_client", lambda url, own: client)
 
 
 def test_a_treatment_whose_artifact_is_missing_is_rolled_back_before_any_unit_matures(

@@ -189,6 +189,8 @@ class TestMeasuring:
         for good, verdict in ((True, "corrected"), (True, "corrected"), (False, "confirmed")):
             episode = trace(good).episode
             FeedbackFactory(decision=None, episode=episode, workspace=agent.workspace, value=verdict)
+        measured = EpisodeFactory(agent=agent, session="held-out/1", query="do it", final_response="tested and checked")
+        FeedbackFactory(decision=None, episode=measured, workspace=agent.workspace, value="confirmed")
         undone = trace(True)
         said = Feedback.objects.get(decision=undone)
         FeedbackFactory(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import yaml
 from django.core.management import call_command
 from django.db import DatabaseError, transaction
 
+from decisions.agents.services import create_agent
 from decisions.errors import InvalidRewardSpec, OutdatedVersion
 from decisions.models import Reward, RewardSpec
 from decisions.rewards.components import COMPONENTS
 from decisions.rewards.components.defaults import PRESETS, TRACES
+from decisions.rewards.pending import calculate_pending
 from decisions.rewards.queueing import CALCULATE_REWARDS, request_calculation
 from decisions.rewards.revising import rebase_content, revise_reward_spec
 from decisions.rewards.spec_content import (
@@ -29,7 +32,7 @@ from decisions.rewards.spec_content import (
     preset_content,
     read_content,
 )
-from decisions.rewards.specs import content_of, current_reward_spec
+from decisions.rewards.specs import content_of, create_reward_spec, current_reward_spec, find_specs
 from jobs.models import Job
 from jobs.runner import run_job
 from tools.factories import DecisionFactory, FeedbackFactory
@@ -329,6 +332,36 @@ class TestCommand:
         assert self.call("diff", "filer", "2")[0] == 1
         rows = json.loads(self.call("list", "filer", "--json")[1])["specs"]
         assert [(row["number"], "verdict" in row["changed"]) for row in rows] == [(2, True), (1, False)]
+
+    def test_a_default_that_changed_changes_no_stored_reward_until_it_is_taken(self, by: Any) -> None:
+        """The spec of an agent that an earlier release made: OVERRIDDEN costs 0.5."""
+        agent = create_agent(by=by, slug="prioritizer", name="Prioritizer", kind="PRIORITIZER")
+        today = content_of(current_reward_spec(agent))
+        earlier = tuple(
+            replace(one, parameters={**one.parameters, "overridden": -0.5})
+            if one.name == "prioritizer.acceptance"
+            else one
+            for one in today.components
+        )
+        create_reward_spec(by=by, agent=agent, content=replace(today, components=earlier))
+        decision = DecisionFactory(agent=agent)
+        FeedbackFactory(decision=decision, value="overridden")
+        for _ in range(2):
+            calculate_pending(find_specs(by.workspace))
+            [before] = Reward.objects.filter(decision=decision)
+            assert (before.spec.number, before.components["prioritizer.acceptance"]) == (2, {"value": -0.5})
+
+        place = "components.prioritizer.acceptance.parameters.overridden"
+        code, told = self.call("diff", "prioritizer", "default", "--json")
+        assert (code, json.loads(told)["changes"]) == (0, [{"field": place, "before": -0.8, "after": -0.5}])
+        assert self.call("show", "prioritizer", "default")[1].startswith("# Default of a PRIORITIZER\n")
+        assert json.loads(self.call("set", "prioritizer", "default", "--json")[1]) == {"number": 3, "changed": [place]}
+        assert Job.objects.filter(kind=CALCULATE_REWARDS).count() == 1
+        run_job(Job.objects.get(kind=CALCULATE_REWARDS).id)
+        after = Reward.objects.get(spec=current_reward_spec(agent))
+        assert (after.raw, after.components["prioritizer.acceptance"]) == (-0.8, {"value": -0.8})
+        assert self.call("set", "prioritizer", "default") == (1, "Nothing differs from version 3.\n")
+        assert self.call("diff", "prioritizer", "default")[0] == 1
 
     def test_what_is_not_usable_is_named_and_nothing_changes(self, agent: Any, tmp_path: Path) -> None:
         file = tmp_path / "rewards.yaml"

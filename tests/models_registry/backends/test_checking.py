@@ -1,11 +1,14 @@
 """What the watch over backends notes on their rows."""
 
+import datetime as dt
+
 import pytest
+from django.utils import timezone
 
 from models_registry.backends.checking import check_backends
-from models_registry.models import Backend
+from models_registry.models import Backend, BackendState, CallState
 from models_registry.tasks import watch
-from tools.factories import BackendFactory
+from tools.factories import BackendFactory, CallFactory
 
 pytestmark = pytest.mark.django_db
 
@@ -28,3 +31,16 @@ def test_each_backend_is_asked_and_its_state_noted(serve, workspace):
     assert states()["up"] == ("down", True)
     later = dict(Backend.objects.values_list("name", "state_since"))
     assert later["down"] == since["down"] and later["up"] > since["up"]
+
+
+def test_a_backend_that_cannot_even_be_asked_takes_no_other_along(serve, workspace):
+    """Rows of before such addresses were refused; the watch's other step has its turn, too."""
+    broken = BackendFactory(workspace=workspace, name="a-broken", url="http://127.0.0.1:1\n/v1")
+    well = BackendFactory(workspace=workspace, name="b-well", url=serve().url)
+    long_ago = timezone.now() - dt.timedelta(days=1)
+    call = CallFactory(opened_at=long_ago)
+    watch()
+    states = dict(Backend.objects.values_list("name", "state"))
+    assert states == {broken.name: BackendState.DOWN, well.name: BackendState.UP}
+    call.refresh_from_db()
+    assert call.state == CallState.ABANDONED

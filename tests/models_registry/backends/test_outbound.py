@@ -45,6 +45,10 @@ def test_allowed_origins_may_be_used(url):
         ("file:///etc/passwd", "not a URL"),
         ("api.openai.com/v1", "not a URL"),
         ("http://vllm:99999/v1", "not a URL"),
+        ("http://vllm:8000/v1\r\nHost: x", "control characters"),
+        ("http://vllm:8000\n/v1", "control characters"),
+        ("http://vllm:8000/v1\t", "control characters"),
+        (" http://vllm:8000/v1", "control characters"),
     ],
 )
 def test_others_are_refused(url, reason):

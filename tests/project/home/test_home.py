@@ -235,6 +235,13 @@ class TestNeedsAPerson:
         GateVerdictFactory(version=failed, against=champion, passed=False)
         [item] = read_home(agent.workspace, NOW).needs
         assert str(passed) in item.what and "+10.0 points" in item.why and str(passed.pk) in item.url
+        assert "of accuracy on held-out rows" in item.why
+
+    def test_a_version_that_passed_by_logged_decisions_says_so(self, agent: Any) -> None:
+        champion, passed = (ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2))
+        GateVerdictFactory(version=passed, against=champion, kind="off_policy", estimate=0.1, low=0.05, high=None)
+        [item] = read_home(agent.workspace, NOW).needs
+        assert item.why == "+10.0 points of reward by logged decisions; the lower bound is above 0."
 
     def test_the_newest_verdict_of_a_gate_counts(self, agent: Any) -> None:
         champion, version = (ModelVersionFactory(registered_model=agent.registered_model) for _ in range(2))

@@ -129,16 +129,44 @@ def test_a_byte_now_and_then_does_not_keep_a_connection(web: Web) -> None:
         wait_for(drips_to_its_end)
 
 
-def test_a_body_in_two_parts_is_taken_and_a_long_or_chunked_one_told_why_at_its_head(web: Web) -> None:
+def test_a_body_in_two_parts_is_taken_and_a_long_one_told_why_at_its_head(web: Web) -> None:
     with web.connect(f"{POST}Content-Length: 4\r\nConnection: close\r\n\r\n[]") as connection:
         time.sleep(0.3)
         connection.sendall(b"  ")
         assert b"401 Unauthorized" in read_to_end(connection)
     hidden = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    status, answer = web.ask(f"{POST}Transfer-Encoding: chunked\r\n\r\n{hidden}")
-    assert (status, answer["error"]["code"]) == (411, "length_required")
     status, answer = web.ask(f"{POST}Content-Length: 40000000\r\n\r\n{hidden}")
     assert (status, answer["error"]["code"]) == (413, "too_large")
+
+
+def test_a_chunked_body_is_taken_and_what_follows_it_is_the_next_request(web: Web) -> None:
+    next_request = "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with web.connect(f"{POST}Transfer-Encoding: chunked\r\n\r\n2;why=so\r\n[{{\r\n") as connection:
+        time.sleep(0.2)
+        connection.sendall(f"2\r\n}}]\r\n0\r\nX-Sum: 1\r\n\r\n{next_request}".encode())
+        answers = read_to_end(connection)
+    assert answers.count(b"HTTP/1.1 ") == 2 and b"401 Unauthorized" in answers and b'"ok"' in answers
+
+
+def test_a_chunked_body_that_is_too_long_or_in_crumbs_is_refused_and_hides_no_request(web: Web) -> None:
+    hidden = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    chunked = f"{POST}Transfer-Encoding: chunked\r\n\r\n"
+    status, answer = web.ask(f"{chunked}{40_000_000:x}\r\n{hidden}")
+    assert (status, answer["error"]["code"]) == (413, "too_large")
+    crumbs = "1\r\n \r\n" * 2000
+    status, answer = web.ask(f"{chunked}{crumbs}{hidden}")
+    assert (status, answer["error"]["code"]) == (413, "too_large") and "64 bytes" in answer["error"]["message"]
+    old = POST.replace("HTTP/1.1", "HTTP/1.0")
+    status, answer = web.ask(f"{old}Transfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n{hidden}")
+    assert (status, answer["error"]["code"]) == (411, "length_required")
+    for wrong in (
+        f"{POST}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        f"{chunked}2\r\n[]]\r\n0\r\n\r\n",
+        f"{chunked}x\r\n",
+        f"{chunked}{'1' * 2000}",
+    ):
+        with web.connect(wrong) as connection:
+            assert b"400 Bad Request" in read_to_end(connection)
 
 
 def test_every_request_leaves_a_line_with_its_id_and_without_its_secrets(web: Web) -> None:

@@ -111,7 +111,7 @@ def test_a_program_or_grader_that_fails_is_a_fault_and_one_that_takes_too_long_i
     endpoint = Endpoint(server.url, "key")
     with pytest.raises(
         EnvironmentFault,
-        match=r"program ended with 1: openhands\S*: .*: the sandbox is gone",
+        match=r"episode ended with 1: openhands\S*: .*: the sandbox is gone",
     ):
         agent.act(task_folder(tmp_path / "fail", "fail"), 0, endpoint)
     server.pick = "break"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,54 @@ def test_stored_decisions_teach(tmp_path: Path, world: World, method: str) -> No
     result = trained(tmp_path, world, spec, train=log)
     assert result["scores"]["trained"]["accuracy"] > result["scores"]["base"]["accuracy"] + 0.05
     assert result["metrics"]["kl"] > 0
+
+
+def without_propensities(rows: list[dict[str, Any]], some: int | None = None) -> list[dict[str, Any]]:
+    """The first `some` of them, or all, as a policy logs them that does not tell its probabilities."""
+    return [row | {"propensity": None} if some is None or n < some else row for n, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize(("seed", "some"), [(1, None), (2, None), (3, 40)])
+def test_ppo_acts_afresh_where_a_log_tells_no_propensities(
+    tmp_path: Path, world: World, seed: int, some: int | None
+) -> None:
+    """Paid by a reward model of the log; measured on rows with the right answer, which that model never saw."""
+    log = without_propensities(logged(world.stream[:FEW], world.probabilities[:FEW], seed), some)
+    spec = {
+        "method": "ppo",
+        "seed": seed,
+        "optimiser": {"learning_rate": 1e-3, "epochs": 5},
+        "data": {"rows": "logged"},
+        "online": {"prompts_per_step": 64},
+    }
+    result = trained(tmp_path, world, spec, train=log)
+    judged = [row for row in log if row["reward"] is not None]
+    without = sum(row["propensity"] is None for row in judged)
+    metrics, scores = result["metrics"], result["scores"]
+    assert scores["trained"]["accuracy"] > scores["base"]["accuracy"] + 0.05
+    assert (metrics["without_propensity"], metrics["reward_model_folds"]) == (without, 5)
+    assert 0.6 < metrics["reward_model_auc_low"] < metrics["reward_model_auc"] < metrics["reward_model_auc_high"]
+    assert metrics["kl"] > 0 and 0 < metrics["reward"] < 1
+    told = next(line for line in result["warnings"] if "propensity" in line)
+    assert told.startswith(f"{without} of {len(judged)} decisions have no propensity: the model acts afresh")
+    assert "cross-fitted in 5 folds" in told and f"AUC of {metrics['reward_model_auc']:.2f}" in told
+    assert result["steps"] == 5 * -(-len(judged) // 64)
+
+
+def test_ppo_is_refused_where_its_reward_model_is_no_better_than_a_constant(
+    tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Verdicts by a coin: nothing is trained, and nothing is saved."""
+    rng = random.Random(1)
+    rows = without_propensities(logged(world.stream[:100], [[1 / len(OPTIONS)] * len(OPTIONS)] * 100, 1))
+    log = [row | {"reward": float(rng.random() < 0.5)} for row in rows]
+    spec = {"method": "ppo", "base": {"path": str(world.base)}, "data": {"rows": "logged"}}
+    run = write_run(tmp_path / "run", spec, train=log)
+    assert engine(run) == 2
+    [fault] = json.loads(capsys.readouterr().err.splitlines()[-1])["faults"]
+    assert "is not shown to be better than a constant" in fault and "AUC of 0." in fault
+    assert read_events(run)[-1] | {"error": fault} == read_events(run)[-1]
+    assert {path.name for path in (run / "attempts" / "1").iterdir()} == {"events.jsonl"}
 
 
 @pytest.mark.parametrize("targets", ["all-linear", "attention"])

@@ -20,6 +20,7 @@ BASE: dict[str, Any] = {"method": "pretrain", "base": {"tiny": {}}}
 ONLINE: dict[str, Any] = {"method": "grpo", "base": {"path": "/nowhere/at/all"}}
 LOGGED = [{"id": str(i), "prompt": f"note {i}", "options": ["a", "b"], "action": "a"} for i in range(3)]
 REWARDED = [row | {"reward": 1.0} for row in LOGGED]
+MANY_ALIKE = [row | {"id": f"{n}/{row['id']}"} for row in REWARDED for n in range(20)]
 
 
 def faults_of(capsys: pytest.CaptureFixture[str], run: Path) -> list[str]:
@@ -70,7 +71,8 @@ def test_every_fault_of_the_surroundings_is_told(tmp_path: Path, capsys: pytest.
     ("method", "rows", "lacks"),
     [
         ("all_action", LOGGED, {Need.PROPENSITY, Need.REWARDS}),
-        ("ppo", REWARDED, {Need.PROPENSITY}),
+        ("ppo", REWARDED, {Need.PROPENSITY_OR_MODEL}),
+        ("ppo", MANY_ALIKE, {Need.PROPENSITY_OR_MODEL}),
         ("grpo", LOGGED, {Need.GROUPS, Need.REWARDS}),
         ("grpo", REWARDED, {Need.GROUPS}),
         ("kto", LOGGED, {Need.RIGHT_AND_WRONG, Need.REWARDS}),

@@ -94,7 +94,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(ppo_run: Path, tmp_path: Path, launch
     assert samples[1]["newest"]["step"] == 24 and samples[1]["newest"] != samples[1]["first"]
 
 
-@pytest.mark.parametrize("method", ["posterior", "all_action", "dpo"])
+@pytest.mark.parametrize("method", ["posterior", "all_action", "dpo", "ppo"])
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: Launcher, method: str) -> None:
     spec = {
         "method": method,
@@ -107,6 +107,9 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: 
     if method == "dpo":
         pair = {"chosen": "travel", "rejected": "work"}
         data = {"train": [{"id": row["id"], "prompt": row["prompt"], **pair} for row in log]}
+    elif method == "ppo":  # acts afresh, paid by a reward model of the log
+        data["train"] = [row | {"propensity": None} for row in log]
+        spec["data"] = {"rows": "logged"}
     whole = write_run(tmp_path / "whole", spec, **data)
     run = interrupted_copy(whole, tmp_path / "killed")
     process = launch(str(run))
@@ -121,6 +124,17 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: 
     assert engine(whole) == 0
     assert next(event for event in read_events(run, 2) if event["kind"] == "started")["resumed_from"]
     assert read_result(run, 2)["weights_sha256"] == read_result(whole)["weights_sha256"]
+    if method == "ppo":
+        fitted = [
+            any(
+                "reward model" in event.get("message", "")
+                for event in read_events(run, n)
+                if event["kind"] == "progress"
+            )
+            for n in (1, 2)
+        ]
+        assert fitted == [True, False], "the checkpoint holds what the reward model pays"
+        assert read_result(run, 2)["warnings"] == read_result(whole)["warnings"]
 
 
 def test_a_damaged_checkpoint_is_passed_over(ppo_run: Path, tmp_path: Path) -> None:

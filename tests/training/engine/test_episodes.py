@@ -75,7 +75,9 @@ class TestLearning:
         assert [line.split(":")[0].strip() for line in (run / "devices").read_text().splitlines()[2:]] == ["lo"]
         return run
 
-    def test_more_unseen_tasks_are_solved_and_every_hash_is_that_of_the_weights_that_acted(self, run: Path) -> None:
+    def test_more_unseen_tasks_are_solved_and_every_hash_is_that_of_the_weights_that_acted(
+        self, run: Path, world: World
+    ) -> None:
         result = read_result(run)
         base, trained = (result["scores"][which] for which in ("base", "trained"))
         assert trained["accuracy"] > base["accuracy"] + 0.15
@@ -87,8 +89,17 @@ class TestLearning:
         assert len(set.union(*by_step)) == 9  # each update acts with new weights
         told = read_episodes(run / "attempts/1" / result["episodes"])
         for which, score in (("base", base), ("trained", trained)):
-            solved = [one["success"] for one in told if one["model"] == which]
-            assert len(solved) == 40 and sum(solved) / 40 == pytest.approx(score["accuracy"])
+            for policy in ("serving", "greedy"):
+                mine = [one for one in told if (one["model"], one["policy"]) == (which, policy)]
+                solved = [one["success"] for one in mine]
+                assert len(solved) == 40
+                assert sum(solved) / 40 == pytest.approx(score["episodes"][f"{policy}_success"])
+                hashes = {"base": None, "trained": result["weights_sha256"]}
+                assert {one["weights_hash"] for one in mine} <= {hashes[which] or hash_of(world.base)}
+        greedy = [step for one in told if one["policy"] == "greedy" for step in one["trajectory"]]
+        assert {step["log_p"] for step in greedy} == {0.0}
+        assert result["acting_sha256"] == result["weights_sha256"]
+        assert trained["accuracy"] == trained["episodes"]["serving_success"]
         steps = [step for one in told for step in one["trajectory"]]
         assert all(step["action"] in step["options"] and step["log_p"] <= 1e-6 for step in steps)
         told_of = {name for event in read_events(run) if event["kind"] == "metric" for name in event["values"]}
@@ -188,11 +199,9 @@ class TestRewardWeighted:
 
 def hash_of(model: Path) -> str:
     """As the trajectories of its weights carry it."""
-    import torch
+    from training.engine.models.loading import weights_sha256
 
-    from training.engine.models.loading import fingerprint, load_model
-
-    return fingerprint(dict(load_model(model, torch.device("cpu")).named_parameters()))
+    return weights_sha256(model)
 
 
 def test_trajectories_of_other_weights_are_refused(world: World, tmp_path: Path) -> None:
@@ -206,7 +215,7 @@ def test_trajectories_of_other_weights_are_refused(world: World, tmp_path: Path)
     from training.engine.episodes.grpo import Learner
     from training.engine.episodes.rollouts import roll_out
     from training.engine.methods.online import ForeignTrajectories
-    from training.engine.models.loading import Loaded, fingerprint, load_model, load_tokenizer
+    from training.engine.models.loading import Loaded, load_model, load_tokenizer
     from training.engine.spec.run_spec import RunSpec
 
     device = torch.device("cpu")
@@ -216,7 +225,8 @@ def test_trajectories_of_other_weights_are_refused(world: World, tmp_path: Path)
     loaded = Loaded(load_model(world.base, device), load_tokenizer(world.base))
     asked = [(msgspec.convert(task, Task), 0) for task in tasks("lamps", 2)]
     learner = Learner(attempt, loaded, RunData(tasks=[task for task, _ in asked]))
-    acted = roll_out(learner.score, asked, fingerprint(learner.updates.parameters))
+    acted = roll_out(learner.score, asked, learner.acting.find())
+    assert {one.weights_hash for one in acted} == {hash_of(world.base)}
     learner.refuse_foreign(iter(acted))
     with torch.no_grad():
         next(iter(learner.updates.parameters.values())).add_(1e-3)

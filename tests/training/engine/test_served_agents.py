@@ -98,7 +98,7 @@ def test_an_openai_client_acts_on_the_weights_in_training_and_they_learn(
 ) -> None:
     import torch
 
-    from training.engine.models.loading import fingerprint, load_model, load_tokenizer
+    from training.engine.models.loading import load_model, load_tokenizer, weights_sha256
 
     online = SPEC["online"] | {"alarms": {"every": 5, "tasks": 8}}
     spec = SPEC | {"base": {"path": str(world.base)}, "online": online, "evaluate": {}}
@@ -116,7 +116,7 @@ def test_an_openai_client_acts_on_the_weights_in_training_and_they_learn(
     assert shapes == {(2, 2)}
     assert {told["weights_hash"] for one in episodes for told in one["transcripts"]} == set.union(*acted)
     base, tokenizer = load_model(world.base, torch.device("cpu")), load_tokenizer(world.base)
-    assert acted[0] == {fingerprint(dict(base.named_parameters()))}
+    assert acted[0] == {weights_sha256(world.base)}
     told = episodes[0]["transcripts"][0]
     ids = torch.tensor([told["token_ids"]])
     with torch.no_grad():
@@ -132,15 +132,16 @@ def test_an_openai_client_acts_on_the_weights_in_training_and_they_learn(
     # Base and trained weights acted once on each held-out task, by the same agent.
     assert 0 <= metrics[-1]["heldout_solved"] <= 1
     acted_once = [json.loads(line) for line in (run / "attempts/1/heldout_episodes.jsonl").read_text().splitlines()]
-    trained = load_model(run / "attempts/1/model", torch.device("cpu"))
-    hashes = {
-        "base": fingerprint(dict(base.named_parameters())),
-        "trained": fingerprint(dict(trained.named_parameters())),
-    }
+    hashes = {"base": weights_sha256(world.base), "trained": weights_sha256(run / "attempts/1/model")}
     assert hashes["base"] != hashes["trained"]
-    assert [(one["model"], one["task"]) for one in acted_once] == [
-        (model, task["id"]) for model in ("base", "trained") for task in held_out
+    assert [(one["model"], one["policy"], one["task"]) for one in acted_once] == [
+        (model, policy, task["id"])
+        for model in ("base", "trained")
+        for policy in ("serving", "greedy")
+        for task in held_out
     ]
+    greedy = [told for one in acted_once if one["policy"] == "greedy" for told in one["transcripts"]]
+    assert {value for told in greedy for value in told["log_p"]} == {None, 0.0}
     for one in acted_once:
         assert one["weights_hash"] == hashes[one["model"]]
         assert all(told["weights_hash"] == one["weights_hash"] for told in one["transcripts"])
@@ -273,7 +274,6 @@ class TestEndpoint:
         from training.engine.environments.outside import Endpoint, Graded, OutsideAgent
         from training.engine.environments.tasks import Task
         from training.engine.methods.online import ForeignTrajectories
-        from training.engine.models.loading import fingerprint
         from training.engine.served.rollouts import Rollouts
         from training.engine.served.server import serve_policy
 
@@ -302,7 +302,7 @@ class TestEndpoint:
                     with pytest.raises(openai.BadRequestError) as caught:
                         ask(**said, **more)
                     refused.append(str(caught.value.param))
-                with pytest.raises(openai.BadRequestError, match="the run's max_prompt_tokens is 128"):
+                with pytest.raises(openai.BadRequestError, match="This model's maximum context length is 128"):
                     ask(model="m", messages=[{"role": "user", "content": "hotel " * 200}])
                 with pytest.raises(openai.AuthenticationError):
                     client.with_options(api_key="another").models.list()
@@ -317,18 +317,18 @@ class TestEndpoint:
         with serve_policy(learner.policy) as server:
             acting = Rollouts(attempt, Curious(), learner.policy, server)
             asked = [(learner.tasks[0], seed) for seed in (0, 1)]
-            acted = acting.act(asked, fingerprint(learner.updates.parameters), 0)
+            acted = acting.act(asked, learner.acting.find(), 0)
         assert [one.fault for one in acted] == [None, None]
         assert sorted(refused) == ["logit_bias", "logit_bias", "n", "n", "response_format", "response_format"]
         assert len(set(keys)) == 2
         assert [[part.calls for part in one.transcripts] for one in acted] == [[2], [2]]
-        before = fingerprint(learner.updates.parameters)
+        before = learner.acting.find()
         with torch.no_grad():
             next(iter(learner.updates.parameters.values())).add_(1e-3)
-        changed = fingerprint(learner.updates.parameters)
+        changed = learner.acting.find()
         with pytest.raises(ForeignTrajectories, match=f"task t: made by weights {before}, not by {changed}"):
             learner.learn_from({0: acted}, 2)
-        assert fingerprint(learner.updates.parameters) == changed
+        assert learner.acting.find() == changed
 
     @pytest.mark.parametrize("template", ["plain", "tools"])
     def test_a_call_and_its_result_go_on_with_the_tokens_that_were_written(self, template: str, learner: Any) -> None:

@@ -350,3 +350,5 @@ def test_a_chat_request_that_cannot_be_honoured_is_refused_by_name(server, shelf
     )
     error = response.json()["error"]
     assert (response.status_code, error["code"], error["param"]) == (400, code, field)
+    if code == "context_length_exceeded":  # LiteLLM knows it by these words of OpenAI's alone
+        assert error["message"].startswith("This model's maximum context length is ")

@@ -23,7 +23,7 @@ from training.engine.environments.registry import (
 )
 from training.engine.environments.tasks import Split
 
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = pytest.mark.usefixtures("installed", "problem_folder")
 KNOWN = [*BUILT_IN, "lamps"]
 COUNT = 12
 

@@ -23,7 +23,14 @@ from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
 from jobs.runner import run_job
 from models_registry.artifacts.opening import artifact_path, remove_incoming
-from tools.factories import IMPORT_PAYLOAD, AliasFactory, JobFactory, ModelVersionFactory
+from tools.factories import (
+    IMPORT_PAYLOAD,
+    AliasFactory,
+    DecisionFactory,
+    FeedbackFactory,
+    JobFactory,
+    ModelVersionFactory,
+)
 from training.imports import services, uploads
 from training.lineage.erasure import start_erasure
 from training.models import DatasetSnapshot
@@ -97,6 +104,27 @@ class TestOverTheApi:
         assert [json.loads(line) for line in stored] == [ROW, under]
         assert not [name for name in kept(store) if name.startswith("upload-")]
         assert AuditEntry.objects.filter(action="import.started").count() == 1
+
+    def test_an_export_of_decisions_that_chose_becomes_a_dataset_of_them(self, api: Any, agent: Any) -> None:
+        decision = DecisionFactory(agent=agent, action="finance")
+        FeedbackFactory(decision=decision, value="confirmed")
+        calculate_rewards(current_reward_spec(agent))
+        client = api()
+        exported = b"".join(client.get("decisions/export?agent=filer").streaming_content).decode()
+        body = rows_body() | {"content": exported}
+        asked = client.post("imports", body)
+        assert asked.status_code == 202, asked.content
+        assert run(asked.json()["id"]) == "succeeded"
+        dataset = DatasetSnapshot.objects.get(id=client.get(f"imports/{asked.json()['id']}").json()["dataset"])
+        assert (dataset.kind, dataset.rows, dataset.can_teach, dataset.is_imported) == ("logged", 1, True, True)
+        [row] = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
+        assert (json.loads(row)["action"], json.loads(row)["reward"]) == ("finance", 1.0)
+        before = written()
+        lines = json.loads(exported)
+        lines["rows"][0]["action"] = "elsewhere"
+        refused = client.post("imports", body | {"content": json.dumps(lines)})
+        assert refused.status_code == 400 and "'elsewhere' is not among the options" in refused.content.decode()
+        assert written() == before
 
     def test_decisions_come_in_with_what_was_said_and_a_repeat_changes_nothing(self, api: Any, agent: Any) -> None:
         client = api()
@@ -188,7 +216,7 @@ class TestTheJob:
             raise OSError("the disk is away")
 
         with monkeypatch.context() as patched:
-            patched.setattr(services, "import_labelled", cut)
+            patched.setattr(services, "import_rows", cut)
             assert run(asked.id) == "queued"
         assert not DatasetSnapshot.objects.exists() and len(kept(store)) == 1
         Job.objects.filter(id=asked.id).update(run_after=asked.created_at)

@@ -280,6 +280,8 @@ class TestRefusals:
         call_command("calculate_rewards", stdout=io.StringIO())
         code, said = refused("--method", "reward_weighted")
         assert code == 2 and "--with-propensity: 1 of its decisions have no propensity" in said
+        code, said = refused("--method", "ppo")
+        assert code == 2 and "1 of its decisions have no propensity, and only 1 have a reward" in said
         assert not Job.objects.exists()
         assert ask("--method", "posterior", "--detach")["pipeline"].startswith("pipeline-")
         assert Job.objects.get().payload["plan"]["filters"] == {"unjudged": True}

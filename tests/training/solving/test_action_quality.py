@@ -82,6 +82,19 @@ def test_measures_are_of_episodes_with_an_outcome_by_day_and_version(
     assert "62.5%" in text
 
 
+def test_episodes_that_a_run_was_measured_by_are_no_live_ones(play, versions, agent, api, by):
+    play(versions[1], "a", 1.0, solved=True, score=1.0, finished=True)
+    for which in ("base", "trained"):
+        measured = EpisodeFactory(agent=agent, external_id=f"1/{which}/b", session="held-out/1")
+        said = [
+            FeedbackIn(metric=name, value=value, episode_id=measured.id, source="code")
+            for name, value in (("score", 0.0), ("solved", False), ("reward", 0.5))
+        ]
+        assert record_feedback(by=by, items=list(enumerate(said))).errors == []
+    total = api("export:read").get("agents/filer/action-quality?since=7d").json()["total"]
+    assert (total["episodes"], total["left_out"], total["solved"], total["score"]) == (1, 0, 1.0, 1.0)
+
+
 def test_nothing_is_measured_without_episodes(agent, api, page_client, viewer, workspace):
     told = api("export:read").get("agents/filer/action-quality").json()
     assert (told["rows"], told["total"]["episodes"], told["total"]["solved"]) == ([], 0, None)

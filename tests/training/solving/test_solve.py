@@ -1,5 +1,6 @@
 """An agent that acts in an environment: what is answered, recorded, given again, and said where it goes wrong."""
 
+import json
 import shutil
 
 import pytest
@@ -8,13 +9,18 @@ from django.core.cache import cache
 from decisions.agents.caching import change_cache
 from decisions.agents.services import AgentSetup, create_agent
 from decisions.erasure.erasing import Person, erase_decisions, find_decisions
-from decisions.models import Decision, Episode, Feedback
+from decisions.labelling.labels import label_decision
+from decisions.models import Decision, Episode, Feedback, Reward
+from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.specs import current_reward_spec
+from models_registry.artifacts.opening import artifact_path
 from models_registry.backends.outbound import close_clients
 from models_registry.models import Call
 from models_registry.versions.services import NewVersion, move_alias, register_version, store_artifact
 from tests.training.environments.custom_environment import installed  # noqa: F401 - a fixture
 from tools.factories import BackendFactory, DeploymentFactory
 from tools.model_server import running_model_server
+from training.datasets.snapshots import snapshot_ledger
 from training.engine.environments.equations import Equations
 
 pytestmark = pytest.mark.django_db
@@ -74,7 +80,7 @@ def outcome_of(episode):
 
 def test_every_step_is_a_decision_of_one_episode_and_its_reward_is_feedback(ask, server):
     server.answers.extend(picks(*EXPERT))
-    answer = ask()
+    answer = ask(body=PROBLEM | {"problem": "Solve for x: 3x + 7 = 16"})
     assert answer.status_code == 201, answer.content
     told = answer.json()
     assert (told["success"], told["score"], told["total_reward"], told["steps"]) == (True, 1.0, 8.5, 4)
@@ -90,6 +96,9 @@ def test_every_step_is_a_decision_of_one_episode_and_its_reward_is_feedback(ask,
     assert [str(row.id) for row in rows] == [one["decision_id"] for one in told["trajectory"]]
     assert [row.state["observation"] for row in rows] == [one["observation"] for one in told["trajectory"]]
     assert rows[0].state["task"] == "Solve 3x + 7 = 16"
+    assert [row.next_state["observation"] for row in rows] == [one["next_observation"] for one in told["trajectory"]]
+    assert rows[-1].next_state["observation"].endswith("answer 3")
+    assert all(row.next_state.keys() == row.state.keys() for row in rows)
     assert all(row.action in row.options and row.item_ref == "equations-3x+7=16" for row in rows)
     # Greedy: what was done was certain, and no other action could have been.
     assert {(row.propensity, row.temperature, row.epsilon) for row in rows} == {(1.0, None, 0.0)}
@@ -100,6 +109,35 @@ def test_every_step_is_a_decision_of_one_episode_and_its_reward_is_feedback(ask,
     assert (episode.query, episode.final_response, episode.tasks_completed) == ("Solve 3x + 7 = 16", "answer 3", 1)
     assert episode.ended_at is not None
     assert list(Call.objects.values_list("state", "cached").distinct()) == [("answered", False)]
+
+
+def test_decisions_have_a_reward_and_make_rows_without_any_spec_of_ones_own(ask, server, solver, by, store):
+    """Each is worth its episode's score, which a verdict shares the weight with."""
+    server.answers.extend([*picks(*EXPERT), *picks("identify linear", "answer 16")])
+    solved, missed = ask().json()["episode_id"], ask(body=PROBLEM | {"seed": 1}).json()
+    assert missed["success"] is False, missed
+    spec = current_reward_spec(solver)
+    calculate_rewards(spec)
+    rewards = dict(Reward.objects.filter(spec=spec).values_list("decision__episode_id", "value").distinct())
+    assert {str(pk): value for pk, value in rewards.items()} == {solved: 0.75, missed["episode_id"]: 0.5}
+    dataset = snapshot_ledger(by=by, agent=solver, name="steps")
+    lines = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [row["reward"] for row in rows] == [1.0] * 4 + [0.0] * 2
+    assert [row["done"] for row in rows] == [False, False, False, True, False, True]
+    assert all(row["next_state"]["observation"] for row in rows)
+    first = Decision.objects.filter(episode=solved).order_by("step_number").first()
+    label_decision(by=by, decision=first, verdict="corrected")
+    calculate_rewards(spec)
+    assert Reward.objects.filter(decision=first).latest("version").raw == 0.5  # the mean of 1 and -0.5, times 2
+
+
+def test_brackets_fractions_and_both_sides_are_worked_out_by_the_agent(ask, server):
+    actions = ["set up 4x - 6 = 1", "identify linear", "add 6", "divide 4", "answer 7/4"]
+    server.answers.extend(picks(*actions))
+    told = ask(body=PROBLEM | {"problem": "Solve for y: 3(y - 2) + y = 1"}).json()
+    assert (told["problem"], told["success"], told["total_reward"]) == ("Solve 3(x - 2) + x = 1", True, 9.5)
+    assert [step["action"] for step in told["trajectory"]] == actions
 
 
 def test_a_greedy_episode_is_given_again_until_another_model_or_an_erasure(ask, by, solver, server, deploy):
@@ -134,7 +172,11 @@ def test_a_greedy_episode_is_given_again_until_another_model_or_an_erasure(ask, 
 
 REFUSED = {
     "environment": ({"environment": "chess", "problem": "e4"}, "environment", "is not installed"),
-    "text": ({"problem": "3x + 7 = 17"}, "problem", "x would be 10/3"),
+    "text": ({"problem": "3x² + 7 = 16"}, "problem", "is not linear: the unknown has the power 2"),
+    "two unknowns": ({"problem": "Solve for x: 3x + y = 16"}, "problem", "more than one unknown: x, y"),
+    "no solution": ({"problem": "x = x + 1"}, "problem", "has no solution"),
+    "every number": ({"problem": "2(x + 1) = 2x + 2"}, "problem", "is true of every number"),
+    "no equation": ({"problem": "Solve for x: 3x + 7"}, "problem", "has no equals sign"),
     "no text": ({"problem": {"factor": 3, "shift": 7, "right": 16}}, "text", "is missing"),
     "facts": ({"problem": {"factor": 0, "shift": 7, "right": 16}, "text": "?"}, "problem", "must not be 0"),
     "both": ({"task": {"id": "1", "text": "Solve it"}}, "problem", "are both given"),

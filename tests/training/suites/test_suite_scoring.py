@@ -126,6 +126,14 @@ def test_texts_are_compared_by_meaning_and_field_by_field() -> None:
     assert found["labels"] == [] and [one["id"] for one in found["errors"]] == ["1", "2"]
 
 
+def test_structured_choices_are_scored_by_field_too() -> None:
+    rows = [answer(n, '{"a":1,"b":2}', written) for n, written in enumerate(('{"a":1,"b":2}', '{"a":1,"b":3}'))]
+    found = summarise(rows, valid_share=None, free_rows=0)
+    assert [(one["name"], one["accuracy"]["mean"]) for one in found["fields"]] == [("a", 1.0), ("b", 0.5)]
+    assert [one["label"] for one in found["labels"]] == ['{"a":1,"b":2}']
+    assert {name: one["mean"] for name, one in compare(rows, rows)["fields"].items()} == {"a": 0.0, "b": 0.0}
+
+
 def test_texts_of_two_versions_are_compared_in_pairs() -> None:
     better = [(right, right, True, valid if valid is None else True) for right, _, _, valid in WRITTEN]
     found = compare(texts(written=better), texts())

@@ -61,7 +61,8 @@ class Attempt:
         return autocast(self.device, self.precision_of(model))
 
     def precision_of(self, model: nn.Module) -> torch.dtype:
-        return choose_precision(self.device, hidden_size(model), self.spec.precision)
+        kind = str(getattr(model.config, "model_type", ""))  # of peft's wrapper, too
+        return choose_precision(self.device, hidden_size(model), self.spec.precision, kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from training.engine.environments.outside import OutsideAgent
 from training.engine.environments.protocol import EnvironmentFault
 from training.engine.environments.registry import BadEnvironment, UnknownEnvironment, find_environment
 from training.engine.environments.tasks import Task
+from training.engine.rows.folds import can_teach_rewards
 from training.engine.rows.slates import Ranking, find_rankings
 from training.engine.rows.texts import find_right_texts, find_text_answers, is_right
 from training.engine.rows.types import (
@@ -82,6 +83,8 @@ class RunData(msgspec.Struct, frozen=True):
             return any(row.reward is not None for row in self.logged) or any(row.reward for row in self.texts)
         if need is Need.PROPENSITY:
             return bool(self.logged) and all(row.propensity is not None for row in self.logged)
+        if need is Need.PROPENSITY_OR_MODEL:
+            return self.has(Need.PROPENSITY, spec) or can_teach_rewards(self.logged)
         if need is Need.ANY_PROPENSITY:
             return bool(self.logged) and all(row.has_any_propensity for row in self.logged)
         if need is Need.RIGHT_AND_WRONG:

@@ -3,13 +3,14 @@
 Each kind of step pays once, and only for progress: 1.5 for the right kind of equation and 0.5 for an unclear one, 1 for
 setting up the equation of a word problem, 2 for the step that takes the number from x's side and 2 for the division
 that leaves x alone (1 of each for a step that only comes nearer), and 3 for the right answer. So 3x + 7 = 16 pays 8.5.
-Nothing is paid for a step back, or for doing again what was undone. An answer ends the episode. All numbers are whole:
-a division that would leave a fraction changes nothing.
+Nothing is paid for a step back, or for doing again what was undone. An answer ends the episode. Numbers stay whole, but
+for the answer of an equation that somebody wrote: a division that would leave a fraction elsewhere changes nothing.
 """
 
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 from typing import ClassVar
 
 from training.engine.environments.equation_texts import Equation, in_words, read_equation
@@ -19,7 +20,8 @@ from training.engine.environments.tasks import Split, Task
 IDENTIFIED, UNCLEAR, SET_UP, MOVED, DIVIDED, ANSWERED, NEARER = 1.5, 0.5, 1.0, 2.0, 2.0, 3.0, 1.0
 TEMPLATES = ("shift", "multiple", "both", "words")
 """x + b = c; ax = c; ax + b = c; and the last one told in words."""
-LEVELS = {"shift": 1, "multiple": 1, "both": 2, "words": 3}
+LEVELS = {"shift": 1, "multiple": 1, "both": 2, "words": 3, "collect": 3}
+"""`collect`, which is read and never drawn: brackets, fractions, x on both sides or a negative number of it."""
 LARGEST_FACTOR, LARGEST_SHIFT, LARGEST_ANSWER = 9, 20, 12
 
 
@@ -35,7 +37,7 @@ class Equations(BaseEnvironment):
     is_set_up: bool
     said: list[str]
     paid: dict[str, float]
-    answer: int | None
+    answer: Fraction | None
 
     @classmethod
     def draw_task(cls, number: int, split: Split) -> Task:
@@ -54,16 +56,16 @@ class Equations(BaseEnvironment):
 
     @classmethod
     def read_problem(cls, text: str) -> Task:
-        """An equation such as `3x + 7 = 16`, or `3 times a number plus 7 is 16`. Raises ValueError."""
-        equation, words = read_equation(text)
-        if words:
-            template = "words"
+        """An equation such as `Solve for x: 3x + 7 = 16`, or `3 times a number plus 7 is 16`. Raises ValueError."""
+        equation, written, is_set_up, words = read_equation(text)
+        if not is_set_up:
+            template = "words" if words else "collect"
         elif equation.factor == 1:
             template = "shift"
         else:
             template = "both" if equation.shift else "multiple"
-        name = f"equations-{str(equation).replace(' ', '')}"
-        return _task_of(f"{name}-words" if words else name, equation, template)
+        name = f"equations-{(str(equation) if words else written).replace(' ', '')}"
+        return _task_of(f"{name}-words" if words else name, equation, template, f"Solve {written}" if not words else "")
 
     def begin(self) -> None:
         facts = self.task.facts
@@ -86,7 +88,8 @@ class Equations(BaseEnvironment):
         offered = ["identify linear", "identify quadratic"]
         if not self.is_set_up:
             facts = self.equation
-            wrong = [facts._replace(shift=-facts.shift), facts._replace(factor=facts.factor + 1)]
+            other_sign = {"shift": -facts.shift} if facts.shift else {"right": -facts.right or 1}
+            wrong = [facts._replace(**other_sign), facts._replace(factor=facts.factor + 1)]
             offered += [f"set up {one}" for one in (facts, *wrong)]
             draw.shuffle(offered)
             return tuple(offered)
@@ -107,7 +110,7 @@ class Equations(BaseEnvironment):
             self.is_set_up = rest == f"up {self.equation}"
             return self._pay(word, SET_UP if self.is_set_up else 0.0)
         if word == "answer":
-            self.answer, self.done = int(rest), True
+            self.answer, self.done = Fraction(rest), True
             return self._pay(word, ANSWERED if self.equation.is_solved_by(self.answer) else 0.0)
         return self._divide(int(rest)) if word == "divide" else self._move(int(rest) if word == "add" else -int(rest))
 
@@ -144,13 +147,14 @@ class Equations(BaseEnvironment):
         return f"divide {factor}" if factor != 1 else f"answer {self.equation.right}"
 
 
-def _task_of(name: str, equation: Equation, template: str) -> Task:
+def _task_of(name: str, equation: Equation, template: str, text: str = "") -> Task:
+    """`text`: what the agent is told, without one what the template makes of the equation."""
     factor, shift, right = equation
     return Task(
         id=name,
         environment=Equations.name,
-        text=in_words(equation) if template == "words" else f"Solve {equation}",
-        facts={"factor": factor, "shift": shift, "right": right, "words": template == "words"},
+        text=text or (in_words(equation) if template == "words" else f"Solve {equation}"),
+        facts={"factor": factor, "shift": shift, "right": right, "words": template in ("words", "collect")},
         domain="math",
         template=template,
         level=LEVELS[template],

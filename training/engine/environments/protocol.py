@@ -150,6 +150,12 @@ class BaseEnvironment(ABC):
     def draw_task(cls, number: int, split: Split) -> Task:
         """Task `number` ≥ 0 of the split: always the same one."""
 
+    @classmethod
+    def count_tasks(cls, split: Split) -> int | None:
+        """How many tasks the split has; None without an override: as many as are drawn. Raises EnvironmentFault where
+        none can be drawn here."""
+        return None
+
     @abstractmethod
     def begin(self) -> None:
         """Sets the world up from `self.task.facts`."""

@@ -21,6 +21,7 @@ BUILT_IN: Mapping[str, str] = {
     "business": "training.engine.environments.business:Business",
     "code": "training.engine.environments.code:Code",
     "equations": "training.engine.environments.equations:Equations",
+    "gsm8k": "training.engine.environments.word_problems:WordProblems",
     "office": "training.engine.environments.office.environment:Office",
     "office-unseen": "training.engine.environments.office.environment:OfficeUnseen",
     "writing": "training.engine.environments.writing:Writing",

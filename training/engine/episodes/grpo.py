@@ -34,8 +34,9 @@ from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.order import TaskOrder
 from training.engine.episodes.rollouts import roll_out, score_by
 from training.engine.methods.online import ForeignTrajectories, clipped_surrogate
+from training.engine.models.acting import ActingHash
 from training.engine.models.actions import ActionScorer
-from training.engine.models.loading import Loaded, fingerprint, trainable_parameters
+from training.engine.models.loading import Loaded, trainable_parameters
 from training.engine.scoring.rows import divergence
 from training.engine.updates.accumulate import Accumulation
 from training.engine.updates.answers import text_share
@@ -70,8 +71,11 @@ class Learner:
         self.score, self.judge = score_by(attempt, self.model, self.scorer), open_judge(spec.judge)
         self.start = starting_policy(loaded, fresh=spec.base.adapter is None) if self.settings.kl else None
         self.order = TaskOrder(attempt, tasks, self._probe() if self.settings.curriculum is not None else {})
-        self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
+        self.updates = Updates(
+            trainable_parameters(self.model), spec.optimiser, self.settings.steps, attempt.precision_of(self.model)
+        )
         self.accumulation = Accumulation(attempt, self.updates)
+        self.acting = ActingHash(loaded)
         self.model.eval()
         self.guard = open_guard(attempt, loaded, data, self.updates, self._act)
 
@@ -99,7 +103,7 @@ class Learner:
 
     def _take_step(self, step: int) -> Metrics:
         tasks = [self.tasks[place] for place in self.order.at(step)]
-        acted = fingerprint(self.updates.parameters)
+        acted = self.acting.find()
         rolled: dict[int, list[Episode]] = {}
 
         def share_of(part: Sequence[int]) -> tuple[Tensor, Metrics]:
@@ -138,7 +142,7 @@ class Learner:
             for name, value in metrics.items():
                 told[name] = told[name] + value if name in told else value
             if some.stop < len(taken):
-                loss.backward()  # type: ignore[no-untyped-call]
+                self.updates.backward(loss)
         return loss, told
 
     def _loss_of(self, taken: Sequence[Taken], part: range, whole: int, count: int) -> tuple[Tensor, Metrics]:
@@ -162,7 +166,7 @@ class Learner:
 
     def refuse_foreign(self, episodes: Iterator[Episode]) -> None:
         """Raises ForeignTrajectories unless the weights as they are now made them all."""
-        now = fingerprint(self.updates.parameters)
+        now = self.acting.find()
         for episode in episodes:
             if episode.weights_hash != now:
                 raise ForeignTrajectories(f"task {episode.task}: made by weights {episode.weights_hash}, not by {now}")

@@ -23,8 +23,9 @@ from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.lines import EPISODES_FILE
 from training.engine.episodes.rollouts import roll_out, score_by
 from training.engine.methods.offline import Decisions
+from training.engine.models.acting import ActingHash
 from training.engine.models.actions import ActionScorer
-from training.engine.models.loading import Loaded, fingerprint, trainable_parameters
+from training.engine.models.loading import Loaded
 from training.engine.rows.types import Logged
 
 
@@ -36,8 +37,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     )
     first, count = attempt.spec.seed * 1_000_003, attempt.spec.reward_weighted.episodes
     asked = [(task, first + number) for task in data.tasks for number in range(count)]
-    acted = fingerprint(trainable_parameters(loaded.model))
-    episodes = roll_out(score, asked, acted, open_judge(attempt.spec.judge))
+    episodes = roll_out(score, asked, ActingHash(loaded).find(), open_judge(attempt.spec.judge))
     (attempt.folder / EPISODES_FILE).unlink(missing_ok=True)  # where the training begins again for lack of memory
     keep_episodes(attempt, 1, episodes)
     failed = [one.fault for one in episodes if one.fault is not None]

@@ -20,9 +20,8 @@ from torch import Tensor
 from training.engine.attempt.attempt import Attempt
 from training.engine.attempt.checkpoints import write_synced
 from training.engine.data.reading import RunData
-from training.engine.environments.episodes import Episode
 from training.engine.environments.tasks import Task
-from training.engine.episodes.evaluate import act_on, predict_episodes, score_episodes, write_episodes
+from training.engine.episodes.evaluate import Acted, act_on, predict_episodes, score_episodes, write_episodes
 from training.engine.evaluation.texts import predict_texts, score_texts
 from training.engine.models.actions import ActionScorer
 from training.engine.models.loading import Loaded
@@ -79,7 +78,7 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
         if data.heldout_tasks:
             episodes = _act(attempt, loaded, data.heldout_tasks, batch_size)
             lines += [json.dumps(prediction) for prediction in predict_episodes(which, episodes)]
-            acted += list(write_episodes(which, episodes))
+            acted += write_episodes(which, episodes)
             found.scores[which] = score_episodes(episodes)
         if which == newest:
             if data.log:
@@ -105,12 +104,13 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
     return found
 
 
-def _act(attempt: Attempt, loaded: Loaded, tasks: Sequence[Task], batch_size: int) -> Sequence[Episode]:
+def _act(attempt: Attempt, loaded: Loaded, tasks: Sequence[Task], batch_size: int) -> Acted:
     if attempt.agent is None:
         return act_on(attempt, loaded, tasks, batch_size)
     from training.engine.served.rollouts import act_once  # with the model server, which no other run needs
 
-    return act_once(attempt, attempt.agent, loaded, tasks)
+    serving, greedy = (act_once(attempt, attempt.agent, loaded, tasks, greedy=greedy) for greedy in (False, True))
+    return Acted(serving, greedy)
 
 
 def _keep_suite(

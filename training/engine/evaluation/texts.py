@@ -2,9 +2,9 @@
 prompt.
 
 Answers are greedy. A prediction says what one of labelled rows says: `action` is the answer,
-`correct` whether it equals the row's completion (of JSON: whether both mean the same), `p_answer` the chance that the
-model writes exactly the completion, `log_p` its logarithm, and `valid` whether the answer is JSON, null where the
-completion is none.
+`correct` whether it equals the row's completion (of JSON: whether both decide the same, by `data.compared`), `p_answer`
+the chance that the model writes exactly the completion, `log_p` its logarithm, and `valid` whether the answer is JSON,
+null where the completion is none.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def predict_texts(
         )
     wanted = _log_p(attempt, loaded, scorer, prompts, [row.completion.strip() for row in rows], batch_size)
     own = _log_p(attempt, loaded, scorer, prompts, answers, batch_size)
+    compared = attempt.spec.data.compared
     for row, answer, log_p, own_log_p in zip(rows, answers, wanted, own, strict=True):
         completion = row.completion.strip()
         meant, said = read_json(completion), read_json(answer)
@@ -53,7 +54,7 @@ def predict_texts(
             "action": answer,
             "p_action": math.exp(own_log_p),
             "p_answer": math.exp(log_p),
-            "correct": answer == completion if meant is None else said == meant,
+            "correct": answer == completion if meant is None else compared.is_same(said, meant),
             "expected_right": math.exp(log_p),
             "log_p": log_p,
             "valid": None if meant is None else type(said) is type(meant),

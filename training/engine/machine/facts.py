@@ -78,8 +78,8 @@ class Recommended:
     """Settings for a run on this machine. `model` is the largest base that is comfortable with them.
 
     `batch_size`: rows of 512 tokens in one forward. `generations`: actions or texts drawn for one prompt (GRPO).
-    `precision`: bf16 or fp32, of weights that are not trained (training.engine.machine.hardware.frozen_dtype); for
-    products of matrices see choose_precision there.
+    `precision`: bf16, fp16 or fp32, of weights that are not trained (training.engine.machine.hardware.frozen_dtype);
+    for products of matrices see choose_precision there.
     """
 
     profile: Profile
@@ -89,7 +89,7 @@ class Recommended:
     lora_r: int
     lora_alpha: int
     generations: int
-    precision: Literal["bf16", "fp32"]
+    precision: Literal["bf16", "fp16", "fp32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +143,19 @@ def recommend(machine: Machine, profile: Profile = Profile.AUTO_DETECT) -> Recom
         if gpu is None or tier is None:
             seen = "no GPU" if gpu is None else f"{gpu.name} with {gpu.memory_bytes / GB:.1f} GB"
             raise NoSuchHardware(f"GPU_ENABLED needs a GPU with {GPU_TIERS[-1].least_gb:g} GB; found: {seen}")
-        return _as_recommended(profile, tier, bf16=True)
+        return _as_recommended(profile, tier, gpu)
     if profile is Profile.RYZEN_OPTIMIZED and not ryzen:
         raise NoSuchHardware(f"RYZEN_OPTIMIZED needs an AMD Ryzen; found: {machine.cpu}")
     of_ram = _tier_of(RAM_TIERS, machine.memory_bytes)
     assert of_ram is not None  # the last begins at 0
-    return _as_recommended(profile, of_ram, bf16=gpu is not None)
+    return _as_recommended(profile, of_ram, gpu)
 
 
 def _tier_of(tiers: Sequence[_Tier], memory_bytes: int) -> _Tier | None:
     return next((tier for tier in tiers if memory_bytes >= tier.least_gb * GB), None)
 
 
-def _as_recommended(profile: Profile, tier: _Tier, *, bf16: bool) -> Recommended:
+def _as_recommended(profile: Profile, tier: _Tier, gpu: Gpu | None) -> Recommended:
     return Recommended(
         profile,
         f"Qwen/Qwen2.5-{tier.size:g}B-Instruct",
@@ -164,7 +164,7 @@ def _as_recommended(profile: Profile, tier: _Tier, *, bf16: bool) -> Recommended
         tier.lora_r,
         tier.lora_alpha,
         tier.generations,
-        "bf16" if bf16 else "fp32",
+        "fp32" if gpu is None else "bf16" if gpu.bf16 else "fp16",
     )
 
 
@@ -299,8 +299,14 @@ def _find_gpus(memory_bytes: int) -> list[Gpu]:
         os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
     if platform.system() == "Darwin" and platform.machine() == "arm64":
-        return [Gpu("mps", "Apple GPU", memory_bytes, bf16=True)]
+        return [Gpu("mps", "Apple GPU", memory_bytes, bf16=apple_has_bfloat16())]
     return cuda or read_rocm(Path("/sys/class/drm"))
+
+
+def apple_has_bfloat16() -> bool:
+    """Whether Apple's GPU multiplies in bfloat16 here: from macOS 14 on."""
+    release = platform.mac_ver()[0].partition(".")[0]
+    return not release or int(release) >= 14
 
 
 def read_nvidia(told: str, visible: str | None) -> list[Gpu]:

@@ -13,6 +13,8 @@ import os
 
 import torch
 
+from training.engine.machine.facts import apple_has_bfloat16
+from training.engine.spec.architectures import holds_in_float16
 from training.engine.spec.settings import Precision
 
 LARGE = 512
@@ -62,24 +64,33 @@ def prepare_torch(seed: int, device: torch.device) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def frozen_dtype(device: torch.device) -> torch.dtype:
-    """Precision of weights that no optimiser touches: bfloat16 on a GPU that has it, float32 elsewhere."""
-    return torch.bfloat16 if _has_bfloat16(device) else torch.float32
+def frozen_dtype(device: torch.device, model_type: str = "") -> torch.dtype:
+    """Precision of weights that no optimiser touches: on a GPU bfloat16, or float16 on one that lacks it; float32 on
+    the CPU, and of models whose activations float16 cannot hold."""
+    if has_bfloat16(device):
+        return torch.bfloat16
+    half = device.type in ("cuda", "mps") and holds_in_float16(model_type)
+    return torch.float16 if half else torch.float32
 
 
-def _has_bfloat16(device: torch.device) -> bool:
-    """Of GPUs. Apple's have it from macOS 14 on, which torch needs for them anyway."""
-    return device.type == "mps" or (device.type == "cuda" and torch.cuda.is_bf16_supported())
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether it is a GPU that multiplies in bfloat16 by itself; torch would emulate it on others, slower than in
+    float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "mps" and apple_has_bfloat16()
 
 
-def choose_precision(device: torch.device, hidden: int, wanted: Precision | None = None) -> torch.dtype:
-    """Precision of the matrix products of a model with so many hidden dimensions: `wanted`, or bfloat16 where the
-    device multiplies in it natively, else float32. On a CPU, smaller models stay in float32: for them the conversions
-    cost more than the products save."""
+def choose_precision(
+    device: torch.device, hidden: int, wanted: Precision | None = None, model_type: str = ""
+) -> torch.dtype:
+    """Precision of the matrix products of a model with so many hidden dimensions: `wanted`, or on a GPU that of its
+    frozen weights, on a CPU bfloat16 where it multiplies in it natively, else float32. There, smaller models stay in
+    float32: for them the conversions cost more than the products save."""
     if wanted is not None:
-        return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+        return {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}[wanted]
     native = device.type == "cpu" and hidden >= LARGE and multiplies_bfloat16()
-    return torch.bfloat16 if native or _has_bfloat16(device) else torch.float32
+    return torch.bfloat16 if native else frozen_dtype(device, model_type)
 
 
 @functools.cache

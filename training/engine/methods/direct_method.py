@@ -49,6 +49,7 @@ LOGGED_FLOOR = 1e-6
 """Least probability that a deciding model is taken to have given to an option."""
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 
 def count_words(texts: Sequence[str]) -> Any:
@@ -78,26 +79,49 @@ def score_apart(
     scores = np.zeros((len(actions), max(map(len, options))))
     if features is None:
         return scores
-    taught = (rewards > min(0.5, float(np.nanmean(rewards)))) | (rewards == 1.0)
-    often = Counter(action for action, right in zip(actions, taught, strict=True) if right).most_common(MOST_OPTIONS)
-    kept = {action for action, _ in often}
-    taught &= np.array([action in kept for action in actions])
+    taught = find_lessons(actions, rewards)
     fold = np.random.default_rng(seed).permutation(len(actions)) % folds
     for left_out in range(folds):
         stop.check()
         lessons, mine = np.flatnonzero(taught & (fold != left_out)), np.flatnonzero(fold == left_out)
-        right = [actions[int(row)] for row in lessons]
-        if len(set(right)) < 2 or not mine.size:
-            continue
-        machines = learn_machines(features[lessons], right, weights=rewards[lessons], seed=seed)
-        said = np.column_stack([machines.score(features[mine]), np.full(len(mine), UNSEEN)])
-        column = {action: place for place, action in enumerate(machines.actions)}
-        columns_of: dict[tuple[str, ...], list[int]] = {}
-        for place, row in enumerate(mine.tolist()):
-            columns = columns_of.get(options[row])
-            if columns is None:
-                columns = columns_of[options[row]] = [column.get(option, said.shape[1] - 1) for option in options[row]]
-            scores[row, : len(columns)] = said[place, columns]
+        scores[mine] = score_by(features, actions, rewards, options, lessons=lessons, mine=mine, seed=seed)
+    return scores
+
+
+def find_lessons(actions: Sequence[str], rewards: Floats) -> NDArray[np.bool_]:
+    """(n,) which rows teach a machine what is right: those with a reward above a half, or above the mean where that is
+    less, of the actions that were right most often."""
+    taught = (rewards > min(0.5, float(np.nanmean(rewards)))) | (rewards == 1.0)
+    often = Counter(action for action, right in zip(actions, taught, strict=True) if right).most_common(MOST_OPTIONS)
+    kept = {action for action, _ in often}
+    return np.asarray(taught & np.array([action in kept for action in actions]))
+
+
+def score_by(
+    features: Any,
+    actions: Sequence[str],
+    rewards: Floats,
+    options: Sequence[tuple[str, ...]],
+    *,
+    lessons: Places,
+    mine: Places,
+    seed: int,
+) -> Floats:
+    """(len(mine), K) scores of the options of the rows at `mine`, by machines that learnt from the rows at `lessons`,
+    weighed by their rewards; 0 where these were right in one way only."""
+    scores = np.zeros((len(mine), max(map(len, options))))
+    right = [actions[int(row)] for row in lessons]
+    if len(set(right)) < 2 or not mine.size:
+        return scores
+    machines = learn_machines(features[lessons], right, weights=rewards[lessons], seed=seed)
+    said = np.column_stack([machines.score(features[mine]), np.full(len(mine), UNSEEN)])
+    column = {action: place for place, action in enumerate(machines.actions)}
+    columns_of: dict[tuple[str, ...], list[int]] = {}
+    for place, row in enumerate(mine.tolist()):
+        columns = columns_of.get(options[row])
+        if columns is None:
+            columns = columns_of[options[row]] = [column.get(option, said.shape[1] - 1) for option in options[row]]
+        scores[place, : len(columns)] = said[place, columns]
     return scores
 
 
@@ -146,6 +170,16 @@ def find_weights(
     return [float(one) for one in found.x]
 
 
+def read_features(decisions: Decisions) -> list[Any]:
+    """Of each row's prompt (n, f): its words, None where no two prompts share one; and the model's states, where these
+    are wide."""
+    features = [count_words([row.prompt for row in decisions.rows])]
+    if hidden_size(decisions.model) >= WIDE:
+        states = read_states(decisions.attempt, decisions.model, decisions.scorer, decisions.prompts, decisions.heads)
+        features.append(states)
+    return features
+
+
 def guess_right(decisions: Decisions, rewards: Tensor, base_log_p: Tensor, settings: DirectMethod) -> Tensor:
     """(n, K): q(a | x), the chance that an option is right; 0 for what was not offered. On the CPU.
 
@@ -156,9 +190,7 @@ def guess_right(decisions: Decisions, rewards: Tensor, base_log_p: Tensor, setti
     attempt.events.progress(0, 1, "fitting the direct method")
     reward = rewards.double().numpy()
     actions = [row.action for row in decisions.rows]
-    features = [count_words([row.prompt for row in decisions.rows])]
-    if hidden_size(decisions.model) >= WIDE:
-        features.append(read_states(attempt, decisions.model, decisions.scorer, decisions.prompts, decisions.heads))
+    features = read_features(decisions)
     scores = [
         score_apart(
             one,

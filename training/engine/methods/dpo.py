@@ -73,7 +73,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     start = pairs.score()
     batches = Batches(pairs.lengths, spec.optimiser.rows_an_update, spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
-    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total, attempt.precision_of(loaded.model))
     accumulation = Accumulation(attempt, updates)
 
     def take_step(step: int) -> Metrics:

@@ -72,7 +72,8 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
     actor = Actor(attempt, loaded.model, scorer, rows)
     visits = Visits(attempt, actor)
-    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, settings.steps)
+    precision = attempt.precision_of(loaded.model)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, settings.steps, precision)
     accumulation = Accumulation(attempt, updates)
     actor.follow(updates)
 

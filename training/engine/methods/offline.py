@@ -75,7 +75,8 @@ class Decisions:
         spec = self.attempt.spec
         batches = Batches([len(ids) for ids in self.prompts], spec.optimiser.rows_an_update, spec.seed)
         total = batches.per_epoch * spec.optimiser.epochs
-        updates = Updates({**trainable_parameters(self.model), **(head or {})}, spec.optimiser, total)
+        precision = self.attempt.precision_of(self.model)
+        updates = Updates({**trainable_parameters(self.model), **(head or {})}, spec.optimiser, total, precision)
         accumulation = Accumulation(self.attempt, updates)
         begins, end = self.heads, self.scorer.prompts.tail
 

@@ -1,4 +1,4 @@
-"""Fresh decisions by the weights in training, and their rewards: what `grpo` and `ppo` share on labelled rows.
+"""Fresh decisions by the weights in training, and their rewards: what `grpo` and `ppo` share where they act.
 
 A trajectory carries the hash of the weights that made it. Trajectories of other weights are refused, because their
 probabilities would not be those of the policy that is updated.
@@ -6,8 +6,9 @@ probabilities would not be those of the policy that is updated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,8 @@ from training.engine.data.reading import Batches
 from training.engine.methods.curriculum import Order
 from training.engine.methods.learned_reward import LearnedReward
 from training.engine.models.actions import ActionScorer, Scores, draw_options
-from training.engine.models.loading import fingerprint
-from training.engine.rows.types import Labelled, prompts_of
+from training.engine.models.loading import hash_tensors
+from training.engine.rows.types import Labelled, Logged, prompts_of
 from training.engine.scoring.rows import divergence, score_rows
 from training.engine.spec.reward_function import RewardFunction
 from training.engine.updates.accumulate import Accumulation, ShareOf
@@ -46,19 +47,63 @@ class Trajectories:
     weights_hash: str
 
 
-class Actor:
-    """The policy in training: scores prompts, draws actions, and knows the hash of its weights."""
+class Made(NamedTuple):
+    """A fresh decision: the number of its row, the place of the action among the row's options, and its probability
+    when it was drawn."""
 
-    def __init__(self, attempt: Attempt, model: nn.Module, scorer: ActionScorer, rows: Sequence[Labelled]) -> None:
+    row: int
+    place: int
+    chance: float
+
+
+Pay = Callable[[Sequence[Made]], list[float]]
+"""What fresh decisions earn."""
+
+
+class Rewarded:
+    """Pays by the spec's reward function, and by the reward model that it may name."""
+
+    def __init__(self, attempt: Attempt, rows: Sequence[Labelled]) -> None:
+        self.rows = rows
+        self.asked = prompts_of(rows)
+        self.reward = RewardFunction(attempt.spec.reward)
+        self.learned_reward = LearnedReward(attempt, self.reward)
+
+    def __call__(self, made: Sequence[Made]) -> list[float]:
+        actions = [self.rows[one.row].options[one.place] for one in made]
+        learned = self.learned_reward(
+            [(self.asked[one.row], action) for one, action in zip(made, actions, strict=True)]
+        )
+        return [
+            self._reward(self.rows[one.row], action, one.chance, value)
+            for one, action, value in zip(made, actions, learned, strict=True)
+        ]
+
+    def _reward(self, row: Labelled, action: str, confidence: float, learned: float | None) -> float:
+        confidence = min(confidence, 1.0)  # an exponential may round above 1
+        return self.reward(Facts(action=action, answer=row.answer, confidence=confidence), learned)
+
+
+class Actor:
+    """The policy in training: scores prompts, draws actions, and knows the hash of its weights. `pay` values its
+    actions; labelled rows are paid by the spec's reward where it is not given."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        model: nn.Module,
+        scorer: ActionScorer,
+        rows: Sequence[Labelled] | Sequence[Logged],
+        pay: Pay | None = None,
+    ) -> None:
         self.attempt = attempt
         self.model = model
         self.scorer = scorer
         self.rows = rows
-        self.asked = prompts_of(rows)
-        self.prompts = scorer.encode(self.asked)
-        self.answers = torch.tensor([row.options.index(row.answer) for row in rows], device=attempt.device)
-        self.reward = RewardFunction(attempt.spec.reward)
-        self.learned_reward = LearnedReward(attempt, self.reward)
+        self.prompts = scorer.encode(prompts_of(rows))
+        labelled = [row for row in rows if isinstance(row, Labelled)]
+        self.answers = torch.tensor([row.options.index(row.answer) for row in labelled], device=attempt.device)
+        self.pay = pay if pay is not None else Rewarded(attempt, labelled)
         self._hash: str | None = None
         self._parameters: Mapping[str, Tensor] = {}
 
@@ -71,7 +116,7 @@ class Actor:
     def weights_hash(self) -> str:
         """Hash of the trained weights as they are now; calculated once between two updates."""
         if self._hash is None:
-            self._hash = fingerprint(self._parameters)
+            self._hash = hash_tensors(self._parameters)
         return self._hash
 
     def learn(self, accumulation: Accumulation, count: int, share_of: ShareOf) -> Metrics:
@@ -102,15 +147,11 @@ class Actor:
         actions = draw_options(log_p, chance)
         taken = log_p.gather(1, actions)
         made = [
-            (i, self.rows[i].options[place], chance)
+            Made(i, place, chance)
             for i, places, chances in zip(rows, actions.tolist(), taken.exp().tolist(), strict=True)
             for place, chance in zip(places, chances, strict=True)
         ]
-        learned = self.learned_reward([(self.asked[i], action) for i, action, _ in made])
-        rewards = [
-            self._reward(self.rows[i], action, chance, value)
-            for (i, action, chance), value in zip(made, learned, strict=True)
-        ]
+        rewards = self.pay(made)
         return Trajectories(
             rows,
             actions,
@@ -124,13 +165,9 @@ class Actor:
         if trajectories.weights_hash != self.weights_hash:
             raise ForeignTrajectories(f"made by weights {trajectories.weights_hash}, not by {self.weights_hash}")
 
-    def _reward(self, row: Labelled, action: str, confidence: float, learned: float | None) -> float:
-        confidence = min(confidence, 1.0)  # an exponential may round above 1
-        return self.reward(Facts(action=action, answer=row.answer, confidence=confidence), learned)
-
 
 class Start:
-    """The starting policy, to which an exact Kullback–Leibler divergence is kept small."""
+    """The starting policy, to which an exact Kullback–Leibler divergence is kept small. `success` of labelled rows."""
 
     def __init__(self, attempt: Attempt, actor: Actor, visited: Iterable[int]) -> None:
         """Scores every row that may be visited, once. Call before the weights change or are restored."""
@@ -143,7 +180,7 @@ class Start:
             [actor.prompts[row] for row in rows],
             [actor.rows[row].options for row in rows],
         )
-        self.success = actor.success(rows, self._log_p)
+        self.success = actor.success(rows, self._log_p) if len(actor.answers) else None
 
     def kl(self, rows: Sequence[int], log_p: Tensor) -> Tensor:
         """KL(π ‖ π_start), mean over the rows; `log_p` (B, K) of π."""
@@ -156,23 +193,26 @@ class Visits:
     `start` is the starting policy on all of them; `kept` belongs into the checkpoint.
     """
 
-    def __init__(self, attempt: Attempt, actor: Actor) -> None:
-        """Call before the weights change or are restored."""
+    def __init__(self, attempt: Attempt, actor: Actor, epochs: int | None = None) -> None:
+        """`epochs`: passes over all prompts, in the place of the spec's steps. Call before the weights change or are
+        restored."""
         spec, settings = attempt.spec, attempt.spec.online
         self._batches = Batches([len(ids) for ids in actor.prompts], settings.prompts_per_step, spec.seed)
+        self.steps = settings.steps if epochs is None else epochs * self._batches.per_epoch
         self._order: Order | None = None
         self.kept: Mapping[str, Tensor] = {}
         if settings.curriculum is None:
-            visited = {row for step in range(settings.steps) for row in self._batches.at(step)}
+            visited = {row for step in range(self.steps) for row in self._batches.at(step)}
             self.start = Start(attempt, actor, visited)
             return
         self.start = Start(attempt, actor, range(len(actor.rows)))
+        assert self.start.success is not None
         self._order = Order(
             settings.curriculum,
             self.start.success.cpu(),
             batch_size=settings.prompts_per_step,
             group=settings.group if spec.method == "grpo" else 2,
-            steps=settings.steps,
+            steps=self.steps,
             seed=spec.seed,
         )
         self.kept = self._order.state
@@ -183,6 +223,11 @@ class Visits:
     def at(self, step: int) -> list[int]:
         """Numbers of the step's prompts."""
         return self._batches.at(step) if self._order is None else self._order.at(step)
+
+    @property
+    def follow_success(self) -> bool:
+        """Whether a curriculum wants to know it."""
+        return self._order is not None
 
     def note(self, rows: list[int], success: Tensor) -> Metrics:
         """What the curriculum learns of these prompts, and reports; `success` (B,) as the actor says."""

@@ -10,18 +10,24 @@ Labelled rows, one step: draw one action for each prompt of a batch, reward it, 
 `inner_epochs` passes over the batch in minibatches. Logged rows: the stored decisions are the batches, π_old is the
 logged propensity, and A = r − V(x), as each decision is an episode of one step. The clip keeps π near the policy that
 acted, so one log teaches less than fresh decisions do.
+
+Logged rows of which one or more have no propensity: no ratio can be formed, so π acts afresh on the logged prompts, as
+on those of labelled rows, and a reward model of the same log pays, cross-fitted so that a prompt's fresh decisions are
+paid by a model that has not seen the prompt's own (training.engine.methods.cross_fitted). The run says so, and how good
+that model is; where it is not shown to be better than a constant, the run is refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.data.reading import RunData
+from training.engine.methods.cross_fitted import find_payments
 from training.engine.methods.offline import Decisions
 from training.engine.methods.online import Actor, Visits, clipped_surrogate
 from training.engine.models.actions import ActionScorer, Scores
@@ -76,10 +82,12 @@ class ValueHead(nn.Module):
 
 
 def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
-    """Trains `loaded` in place, on stored or on fresh decisions as its rows are logged or labelled. The value head is
-    thrown away afterwards."""
-    learn = learn_from_log if attempt.spec.train_rows is RowKind.LOGGED else act_and_learn
-    return learn(attempt, loaded, data)
+    """Trains `loaded` in place, on stored decisions where each has its propensity, and else on fresh ones. The value
+    head is thrown away afterwards."""
+    if attempt.spec.train_rows is not RowKind.LOGGED:
+        return act_on_labelled(attempt, loaded, data)
+    known = all(row.propensity is not None for row in data.logged if row.reward is not None)
+    return (learn_from_log if known else act_on_logged)(attempt, loaded, data)
 
 
 def learn_from_log(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
@@ -103,16 +111,44 @@ def learn_from_log(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     return decisions.learn(loss_of, "learning from logged decisions (PPO)", head=value.named())
 
 
-def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
-    """On the prompts of labelled rows. There is no dropout: what acts is what is trained."""
-    spec, settings, rows = attempt.spec, attempt.spec.online, data.labelled
-    scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
-    actor = Actor(attempt, loaded.model, scorer, rows)
-    visits = Visits(attempt, actor)
+def act_on_labelled(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """On the prompts of labelled rows, paid by the spec's reward."""
+    scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
+    return act_and_learn(attempt, loaded, Actor(attempt, loaded.model, scorer, data.labelled))
+
+
+def act_on_logged(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
+    """On the prompts of logged rows with a reward, and of replayed ones, for the optimiser's epochs, paid by the
+    cross-fitted reward model. As many decisions of a prompt as GRPO's groups have: nobody has to judge them, and one
+    scoring of the prompt tells the probabilities of all."""
+    decisions = Decisions(attempt, loaded, [row for row in data.logged if row.reward is not None], data.replay)
+    payments = find_payments(decisions)
+    actor = Actor(attempt, loaded.model, decisions.scorer, decisions.rows, payments)
+    draws, epochs = attempt.spec.online.group, attempt.spec.optimiser.epochs
+    outcome = act_and_learn(attempt, loaded, actor, draws=draws, epochs=epochs, kept=payments.kept)
+    return outcome.also(**payments.metrics)
+
+
+def act_and_learn(
+    attempt: Attempt,
+    loaded: Loaded,
+    actor: Actor,
+    *,
+    draws: int = 1,
+    epochs: int | None = None,
+    kept: Mapping[str, Tensor] | None = None,
+) -> Outcome:
+    """For the spec's steps, or for `epochs` over all prompts, with so many `draws` of each prompt; `kept` as of `fit`.
+    There is no dropout: what acts is what is trained."""
+    spec, settings = attempt.spec, attempt.spec.online
+    visits = Visits(attempt, actor, epochs)
     value = ValueHead(loaded.model.config.hidden_size).to(attempt.device)
     minibatch = min(spec.optimiser.rows_an_update, settings.prompts_per_step)
     passes = settings.inner_epochs * math.ceil(settings.prompts_per_step / minibatch)
-    updates = Updates(trainable_parameters(loaded.model) | value.named(), spec.optimiser, settings.steps * passes)
+    precision = attempt.precision_of(loaded.model)
+    updates = Updates(
+        trainable_parameters(loaded.model) | value.named(), spec.optimiser, visits.steps * passes, precision
+    )
     accumulation = Accumulation(attempt, updates)
     actor.follow(updates)
 
@@ -120,16 +156,18 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         batch = visits.at(step)
         with torch.no_grad():
             old = actor.score(batch)
-            trajectories = actor.draw(batch, old.log_p, torch.rand(len(batch), 1, device=attempt.device))
+            trajectories = actor.draw(batch, old.log_p, torch.rand(len(batch), draws, device=attempt.device))
             values = value(old.hidden)
         actor.refuse_foreign(trajectories)
-        rewards = trajectories.rewards[:, 0]
-        ends = torch.ones(len(batch), dtype=torch.bool)  # a decision is an episode of one step
+        rewards = trajectories.rewards.flatten()
+        ends = torch.ones(len(rewards), dtype=torch.bool)  # a decision is an episode of one step
         # Step by step, which is no work for a GPU.
         advantages, returns = generalised_advantages(
-            rewards.cpu(), values.cpu(), ends, settings.gamma, settings.gae_lambda
+            rewards.cpu(), values.repeat_interleave(draws).cpu(), ends, settings.gamma, settings.gae_lambda
         )
-        advantages, returns = normalise(advantages).to(attempt.device), returns.to(attempt.device)
+        advantages, returns = (
+            of_all.view(len(batch), draws).to(attempt.device) for of_all in (normalise(advantages), returns)
+        )
         metrics: dict[str, Tensor] = {"reward": rewards.mean()}
         for _ in range(settings.inner_epochs):
             for one in torch.randperm(len(batch)).split(minibatch):  # type: ignore[no-untyped-call]
@@ -139,10 +177,11 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
                     seen = places[part[0] : part[-1] + 1]
                     rows, at = [batch[place] for place in seen], torch.tensor(seen, device=attempt.device)
                     new = actor.score(rows)
-                    taken = new.log_p.gather(1, trajectories.actions[at])[:, 0]
-                    surrogate = clipped_surrogate(taken, trajectories.log_p[at, 0], advantages[at], settings.clip)
+                    taken = new.log_p.gather(1, trajectories.actions[at])
+                    surrogate = clipped_surrogate(taken, trajectories.log_p[at], advantages[at], settings.clip)
                     kl = visits.start.kl(rows, new.log_p)
-                    value_loss = nn.functional.mse_loss(value(new.hidden.detach()), returns[at])
+                    expected = value(new.hidden.detach())[:, None].expand(-1, draws)
+                    value_loss = nn.functional.mse_loss(expected, returns[at])
                     loss = surrogate + settings.kl * kl + 0.5 * value_loss
                     means = {"loss": loss, "kl": kl, "value_loss": value_loss}
                     shares = {name: mean * len(part) / len(places) for name, mean in means.items()}
@@ -151,7 +190,9 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
                     return shares["loss"] + spec.weight_of_text * text, told
 
                 metrics |= actor.learn(accumulation, len(places), share_of)
-        return {**metrics, **visits.note(batch, actor.success(batch, old.log_p))}
+        noted = visits.note(batch, actor.success(batch, old.log_p)) if visits.follow_success else {}
+        return {**metrics, **noted}
 
-    result = fit(attempt, updates, settings.steps, take_step, "learning from fresh decisions (PPO)", visits.kept)
-    return Outcome(settings.steps, len(rows), result)
+    kept = {**visits.kept, **(kept or {})}
+    result = fit(attempt, updates, visits.steps, take_step, "learning from fresh decisions (PPO)", kept)
+    return Outcome(visits.steps, len(actor.rows), result)

@@ -149,7 +149,8 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     made = RewardModel(attempt, loaded, head, spec.max_prompt_tokens)
     batches = Batches(pairs.lengths, spec.optimiser.rows_an_update, spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
-    updates = Updates({**trainable_parameters(loaded.model), "reward_head": head}, spec.optimiser, total)
+    precision = attempt.precision_of(loaded.model)
+    updates = Updates({**trainable_parameters(loaded.model), "reward_head": head}, spec.optimiser, total, precision)
     accumulation = Accumulation(attempt, updates)
 
     def take_step(step: int) -> Metrics:

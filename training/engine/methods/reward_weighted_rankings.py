@@ -97,7 +97,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     lengths = [sum(map(len, prompts)) for prompts in taught.prompts]
     batches = Batches(lengths, taught.at_once(spec.optimiser.rows_an_update), spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
-    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total, attempt.precision_of(loaded.model))
     accumulation = Accumulation(attempt, updates)
     accumulation.part = taught.at_once(spec.optimiser.batch_size)
 

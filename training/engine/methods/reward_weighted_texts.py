@@ -49,7 +49,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         spec.seed,
     )
     total = batches.per_epoch * spec.optimiser.epochs
-    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total, attempt.precision_of(loaded.model))
     accumulation = Accumulation(attempt, updates)
 
     def take_step(step: int) -> Metrics:

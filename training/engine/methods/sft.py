@@ -57,7 +57,7 @@ def learn_answers(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled]) ->
     prompts, heads = scorer.encode(asked), scorer.prompts.heads(asked)
     batches = Batches([len(ids) for ids in prompts], spec.optimiser.rows_an_update, spec.seed)
     total = batches.per_epoch * spec.optimiser.epochs
-    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total)
+    updates = Updates(trainable_parameters(loaded.model), spec.optimiser, total, attempt.precision_of(loaded.model))
     accumulation = Accumulation(attempt, updates)
     tail = scorer.prompts.tail
 

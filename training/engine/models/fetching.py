@@ -1,4 +1,5 @@
-"""`python -m training.engine.models.fetching HUB_ID`: fetches a model from its hub, or finds it in the hub's cache.
+"""`python -m training.engine.models.fetching [--config] HUB_ID`: fetches a model from its hub, or finds it in the hub's
+cache; with --config its config.json alone.
 
 Prints one JSON object: `folder`, and `revision`, the commit that the files are of. HF_TOKEN, HF_HOME and HF_HUB_OFFLINE
 hold as for every program of Hugging Face. Exit code 1 with the reason on standard error.
@@ -15,11 +16,16 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 
 from training.engine.spec.base_files import BASE_FILES
 
+CONFIG = "config.json"
+
 
 def main() -> int:
-    (name,) = sys.argv[1:]
+    *options, name = sys.argv[1:]
+    patterns = [CONFIG] if options == ["--config"] else list(BASE_FILES)
     try:
-        folder = Path(snapshot_download(name, allow_patterns=list(BASE_FILES)))
+        folder = Path(snapshot_download(name, allow_patterns=patterns))
+        if options and not (folder / CONFIG).is_file():
+            raise FileNotFoundError(f"it has no {CONFIG}")
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         sys.stderr.write(f"{name} cannot be fetched: {str(error).splitlines()[0]}\n")
         return 1

@@ -24,12 +24,12 @@ def recompute_activations(model: nn.Module) -> None:
             module.forward = partial(checkpoint, module.forward, use_reentrant=False)
 
 
-def four_bits() -> BitsAndBytesConfig:
-    """Frozen weights as 4-bit normal floats, their scales in 8 bits, products in bfloat16 (QLoRA, Dettmers et al.
+def four_bits(precision: torch.dtype) -> BitsAndBytesConfig:
+    """Frozen weights as 4-bit normal floats, their scales in 8 bits, products in `precision` (QLoRA, Dettmers et al.
     2023). The output layer keeps its precision, since options are scored by its rows."""
     return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_compute_dtype=precision,
     )

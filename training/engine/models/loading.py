@@ -30,6 +30,7 @@ from training.engine.models.less_memory import four_bits
 from training.engine.models.option_tokens import MANY_OPTIONS, add_option_tokens, as_tokens
 from training.engine.models.prompts import plain_template
 from training.engine.models.targets import choose_targets
+from training.engine.spec.architectures import read_model_type
 from training.engine.spec.run_spec import ModelSource, TinyShape
 from training.engine.spec.settings import Lora
 
@@ -52,12 +53,14 @@ def silence_progress_bars() -> None:
 class Loaded:
     """A model on its device with its tokenizer. `model` is a PeftModel when an adapter is in training.
 
-    `plain_template`: its folder holds no chat template, so it got a plain one.
+    `plain_template`: its folder holds no chat template, so it got a plain one. `source`: where it was read from, None
+    of one that was made here.
     """
 
     model: Any
     tokenizer: Any
     plain_template: bool = False
+    source: ModelSource | None = None
 
     @property
     def adapts(self) -> bool:
@@ -134,17 +137,23 @@ def load_model(path: str | Path, device: torch.device, dtype: torch.dtype | None
     """A causal language model in eval mode, in `dtype` or what suits frozen weights on this device. Safetensors only:
     other weights are pickles, which run what is in them. Raises OSError where there are none."""
     model: Any = AutoModelForCausalLM.from_pretrained(
-        path, dtype=dtype or frozen_dtype(device), use_safetensors=True, trust_remote_code=False
+        path, dtype=dtype or _frozen_dtype(path, device), use_safetensors=True, trust_remote_code=False
     )
     return model.to(device).eval()
 
 
+def _frozen_dtype(path: str | Path, device: torch.device) -> torch.dtype:
+    """What suits frozen weights of this folder's model on the device."""
+    return frozen_dtype(device, read_model_type(Path(path)))
+
+
 def load_quantised(path: str | Path, device: torch.device) -> Any:
     """Like `load_model`, with the layers' weights in 4 bits. They are put on the device as they are read."""
+    precision = _frozen_dtype(path, device)
     model: Any = AutoModelForCausalLM.from_pretrained(
         path,
-        dtype=torch.bfloat16,
-        quantization_config=four_bits(),
+        dtype=precision,
+        quantization_config=four_bits(precision),
         device_map={"": device},
         use_safetensors=True,
         trust_remote_code=False,
@@ -173,7 +182,7 @@ def load_source(source: ModelSource, device: torch.device) -> Loaded:
     model = load_model(source.path, device)
     if source.adapter is not None:
         model = attach_adapter(model, source.adapter, ADAPTER)
-    return Loaded(model, *_load_tokenizer(source.path))
+    return Loaded(model, *_load_tokenizer(source.path), source)
 
 
 def load_for_training(
@@ -203,10 +212,11 @@ def load_for_training(
         if freeze_embeddings:
             model.get_input_embeddings().weight.requires_grad_(False)
         add_option_tokens(model, tokenizer, options)
-        return Loaded(model, tokenizer, plain)
+        return Loaded(model, tokenizer, plain, source)
     model = load_quantised(source.path, device) if quantised else load_model(source.path, device)
     if source.adapter is not None:
-        return Loaded(_without_casts(attach_adapter(model, source.adapter, ADAPTER, trainable=True)), tokenizer, plain)
+        adapted = _without_casts(attach_adapter(model, source.adapter, ADAPTER, trainable=True))
+        return Loaded(adapted, tokenizer, plain, source)
     config = LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,
@@ -215,7 +225,7 @@ def load_for_training(
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
         task_type="CAUSAL_LM",
     )
-    return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer, plain)
+    return Loaded(_without_casts(get_peft_model(model, config, adapter_name=ADAPTER).eval()), tokenizer, plain, source)
 
 
 def _without_casts(model: PeftModel) -> PeftModel:
@@ -253,15 +263,6 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def fingerprint(tensors: Mapping[str, Tensor]) -> str:
-    """A hash of float32 tensors that is quick on their own device: the sum of all their bits as whole numbers.
-
-    It tells weights before an update from those after it; where others may have meddled, `hash_tensors` is the one.
-    """
-    bits = torch.cat([tensor.detach().reshape(-1) for tensor in tensors.values()]).view(torch.int32)
-    return f"{int(bits.sum(dtype=torch.int64)) % 2**64:016x}"
 
 
 def weights_sha256(folder: Path) -> str:

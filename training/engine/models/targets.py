@@ -7,6 +7,7 @@ why it cannot be adapted. Checks before a run ask it of architectures that `trai
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator
@@ -117,4 +118,12 @@ def main(folder: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1])))  # noqa: T201 - what was asked for
+    parser = argparse.ArgumentParser(
+        prog="python -m training.engine.models.targets",
+        description="Prints which names of targets of an adapter fit a base, as JSON.",
+        epilog="Exit codes: 0 printed, 2 no model can be made of the folder's config.json, and `error` says why.",
+    )
+    parser.add_argument("folder", help="folder with the base's config.json")
+    told = main(parser.parse_args().folder)
+    print(json.dumps(told))  # noqa: T201 - what was asked for
+    sys.exit(2 if told["error"] else 0)

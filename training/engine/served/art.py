@@ -110,10 +110,11 @@ def find_weights_fault(spec: RunSpec, acted: str, step: int) -> str | None:
         return f"an adapter acted in update {step}, and ART begins with the base: give --step 1 of a fresh adapter"
     import torch
 
-    from training.engine.models.loading import fingerprint, load_for_training, trainable_parameters
+    from training.engine.models.acting import ActingHash
+    from training.engine.models.loading import load_for_training
 
     loaded = load_for_training(spec.base, None, torch.device("cpu"), freeze_embeddings=spec.freeze_embeddings)
-    now = fingerprint(trainable_parameters(loaded.model))
+    now = ActingHash(loaded).find()
     return None if now == acted else f"weights {acted} acted in update {step}, and base.path has {now}"
 
 

@@ -29,8 +29,9 @@ from training.engine.episodes.guard import Guard, learn_guarded, open_guard
 from training.engine.episodes.kept import NothingToLearn, keep_episodes
 from training.engine.episodes.order import TaskOrder
 from training.engine.methods.online import ForeignTrajectories
+from training.engine.models.acting import ActingHash
 from training.engine.models.actions import pad_right
-from training.engine.models.loading import Loaded, fingerprint, trainable_parameters
+from training.engine.models.loading import Loaded, trainable_parameters
 from training.engine.served.policy import Policy
 from training.engine.served.rollouts import Rollouts
 from training.engine.served.server import serve_policy
@@ -71,15 +72,18 @@ class Learner:
         if self.settings.kl:
             self.start = starting_policy(loaded, fresh=spec.base.adapter is None)
         self.order = TaskOrder(attempt, data.tasks, {})
-        self.updates = Updates(trainable_parameters(self.model), spec.optimiser, self.settings.steps)
+        self.updates = Updates(
+            trainable_parameters(self.model), spec.optimiser, self.settings.steps, attempt.precision_of(self.model)
+        )
         self.accumulation = Accumulation(attempt, self.updates)
+        self.acting = ActingHash(loaded)
         self.model.eval()
         self.policy = Policy(attempt, loaded)
 
     def learn(self, rollouts: Rollouts) -> Outcome:
         def act(tasks: Sequence[Task], step: int) -> list[ServedEpisode]:
             asked = [(task, task.seed) for task in tasks]
-            return rollouts.act(asked, fingerprint(self.updates.parameters), step)
+            return rollouts.act(asked, self.acting.find(), step)
 
         guard = open_guard(self.attempt, self.loaded, self.data, self.updates, act)
         return learn_guarded(
@@ -98,7 +102,7 @@ class Learner:
         places, count = self.attempt.processes.share(len(tasks)), self.settings.group
         first = self.attempt.spec.seed * 1_000_003 + step * count
         asked = [(tasks[place], first + number) for place in places for number in range(count)]
-        acted = rollouts.act(asked, fingerprint(self.updates.parameters), step)
+        acted = rollouts.act(asked, self.acting.find(), step)
         groups = {place: acted[at * count : (at + 1) * count] for at, place in enumerate(places)}
         found = self.attempt.processes.gather(acted)
         if all(one.fault is not None for one in found):
@@ -128,7 +132,7 @@ class Learner:
 
     def refuse_foreign(self, episodes: Iterable[ServedEpisode]) -> None:
         """Raises ForeignTrajectories unless the weights as they are now wrote all of them."""
-        now = fingerprint(self.updates.parameters)
+        now = self.acting.find()
         for episode in episodes:
             for made in (episode.weights_hash, *(one.weights_hash for one in episode.transcripts)):
                 if made != now:
@@ -148,7 +152,7 @@ class Learner:
             told = {"loss": told["loss"] + loss.detach(), "kl": told["kl"] + kl.detach()}
             drift = torch.maximum(drift, drifted.cpu())
             if start + size < len(ordered):
-                loss.backward()  # type: ignore[no-untyped-call]
+                self.updates.backward(loss)
         return loss, told, drift
 
     def _loss_of(self, taken: Sequence[Taken]) -> tuple[Tensor, Tensor, Tensor]:

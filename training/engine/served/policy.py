@@ -82,8 +82,9 @@ class Call:
 class Policy:
     """`submit` may be called from any thread; everything else from the one that trains."""
 
-    def __init__(self, attempt: Attempt, loaded: Loaded) -> None:
-        self.attempt, self.model = attempt, loaded.model
+    def __init__(self, attempt: Attempt, loaded: Loaded, *, greedy: bool = False) -> None:
+        """`greedy`: at temperature 0 instead of the spec's, of a model that is not in training."""
+        self.attempt, self.model, self.greedy = attempt, loaded.model, greedy
         self.base = _as_base(attempt, loaded)
         self.generation = Generation(self.base)
         self._sessions: dict[str, Session] = {}
@@ -170,7 +171,8 @@ class Policy:
         if len(row.prompt_ids) > spec.max_prompt_tokens:
             raise Fault(
                 "context_length_exceeded",
-                f"{len(row.prompt_ids)} tokens of messages; the run's max_prompt_tokens is {spec.max_prompt_tokens}",
+                f"This model's maximum context length is {spec.max_prompt_tokens} tokens of messages, the run's "
+                f"max_prompt_tokens; these are {len(row.prompt_ids)} tokens",
                 "messages",
             )
         call.length = len(call.earlier.token_ids) if call.earlier is not None else 0
@@ -241,7 +243,7 @@ class Policy:
                 self._sessions.pop(session.key, None)
 
     def _sampling(self) -> Sampling:
-        return Sampling(temperature=self.attempt.spec.sampling.temperature)
+        return Sampling(temperature=0.0 if self.greedy else self.attempt.spec.sampling.temperature)
 
 
 def refuse_other_policies(request: ChatRequest) -> None:

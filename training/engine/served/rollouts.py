@@ -11,7 +11,8 @@ from training.engine.environments.episodes import Step
 from training.engine.environments.outside import Endpoint, Graded, OutsideAgent
 from training.engine.environments.protocol import EnvironmentFault
 from training.engine.environments.tasks import Task
-from training.engine.models.loading import Loaded, fingerprint
+from training.engine.models.acting import hash_saved
+from training.engine.models.loading import Loaded
 from training.engine.served.policy import Policy, Session
 from training.engine.served.server import PolicyServer, serve_policy
 from training.engine.served.transcripts import ServedEpisode, Transcript, split_calls
@@ -19,10 +20,13 @@ from training.engine.served.transcripts import ServedEpisode, Transcript, split_
 log = logging.getLogger(__name__)
 
 
-def act_once(attempt: Attempt, agent: OutsideAgent, loaded: Loaded, tasks: Sequence[Task]) -> list[ServedEpisode]:
-    """An episode of each task with its own seed, in their order, by a model that is not in training. Raises Stopped."""
-    policy = Policy(attempt, loaded)
-    acted = fingerprint(dict(loaded.model.named_parameters()))
+def act_once(
+    attempt: Attempt, agent: OutsideAgent, loaded: Loaded, tasks: Sequence[Task], *, greedy: bool = False
+) -> list[ServedEpisode]:
+    """An episode of each task with its own seed, in their order, by a model that is not in training; with `greedy` at
+    temperature 0. Raises Stopped."""
+    policy = Policy(attempt, loaded, greedy=greedy)
+    acted = hash_saved(loaded)
     with serve_policy(policy) as server:
         rollouts = Rollouts(attempt, agent, policy, server)
         return rollouts.act([(task, task.seed) for task in tasks], acted, attempt.spec.online.steps)

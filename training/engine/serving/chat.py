@@ -184,7 +184,8 @@ def make_rows(base: LoadedBase, request: ChatRequest, ids: list[int]) -> list[Ro
     if wanted > room or room < 1:
         raise Fault(
             "context_length_exceeded",
-            f"{len(ids)} tokens of messages and {wanted} to generate; the model's context is {base.positions} tokens",
+            f"This model's maximum context length is {base.positions} tokens; these are {len(ids)} tokens of messages "
+            f"and {wanted} to generate",
             "messages" if room < 1 else "max_tokens",
         )
     for token, _ in request.sampling.bias:

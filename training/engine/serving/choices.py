@@ -46,7 +46,8 @@ def _is_ready(base: LoadedBase, row: Row) -> bool:
     longest = max(map(len, base.scorer.answer_ids(choices)))
     deepest = int(trie.depths.max()) + 1 if trie.size else 0
     if len(row.prompt_ids) + deepest > base.positions:
-        row.fault = Fault("context_length_exceeded", "the messages leave no room for the choices", "messages")
+        limit = f"This model's maximum context length is {base.positions} tokens"
+        row.fault = Fault("context_length_exceeded", f"{limit}; the messages leave no room for the choices", "messages")
     elif row.request.max_tokens is not None and row.request.max_tokens < longest:
         row.fault = Fault("invalid_request", f"the longest choice has {longest} tokens", "max_tokens")
     return row.fault is None

@@ -41,7 +41,11 @@ STATUS: dict[Code, int] = {
 
 
 class Fault(Exception):
-    """A refusal with its reason. `code` is for programs, `message` for people, `field` names the parameter."""
+    """A refusal with its reason. `code` is for programs, `message` for people, `field` names the parameter.
+
+    Agents on LiteLLM know `context_length_exceeded` only by OpenAI's words "This model's maximum context length is",
+    with which the refusals of a conversation that is too long begin.
+    """
 
     def __init__(self, code: Code, message: str, field: str | None = None) -> None:
         super().__init__(message)

@@ -176,9 +176,14 @@ def _calls_of(text: str, names: set[str]) -> list[Call] | None:
     calls = []
     for one in found if isinstance(found, list) else [found]:
         arguments = one.get("arguments", one.get("parameters", {})) if isinstance(one, dict) else None
-        if not isinstance(arguments, dict) or one.get("name") not in names:
+        if not isinstance(arguments, dict) or not isinstance(one.get("name"), str) or one["name"] not in names:
             return None
-        calls.append(Call(one["name"], json.dumps(arguments, ensure_ascii=False)))
+        try:
+            text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+            text.encode()
+        except ValueError:  # NaN, infinite, or half of a surrogate pair: none can be sent as JSON
+            return None
+        calls.append(Call(one["name"], text))
     return calls
 
 

@@ -52,12 +52,14 @@ EXPERTS = "the experts' weights are no matrices of their own, and an adapter on 
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """`title` for people. Every architecture here is trained, scored in batches, served and merged; `onnx` and `gguf`
-    are those that were also compared in these formats."""
+    are those that were also compared in these formats. Without `float16` its activations grow beyond what 16 bits with
+    a small exponent hold, so that a GPU without bfloat16 has it in float32."""
 
     title: str
     matrices: Matrices
     onnx: bool = False
     gguf: bool = False
+    float16: bool = True
 
 
 def _llama_like(*more: str) -> Matrices:
@@ -76,8 +78,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "qwen3_moe": Architecture(
         "Qwen 3 MoE", Matrices(None, SEPARATE, QUERY_VALUE, {"all-linear": EXPERTS}), onnx=False, gguf=False
     ),
-    "gemma2": Architecture("Gemma 2", _llama_like(*GATED), onnx=True),
-    "gemma3_text": Architecture("Gemma 3", _llama_like(*GATED), onnx=True, gguf=True),
+    "gemma2": Architecture("Gemma 2", _llama_like(*GATED), onnx=True, float16=False),
+    "gemma3_text": Architecture("Gemma 3", _llama_like(*GATED), onnx=True, gguf=True, float16=False),
     "phi3": Architecture("Phi 3", _fused("qkv_proj", "o_proj", "gate_up_proj", "down_proj"), onnx=True),
     "phi": Architecture(
         "Phi",
@@ -121,6 +123,12 @@ def read_model_type(folder: Path) -> str:
     return str(config.get("model_type", "")) if isinstance(config, dict) else ""
 
 
+def holds_in_float16(model_type: str) -> bool:
+    """Whether float16 holds such a model's activations; of architectures outside the table it is taken for granted."""
+    known = ARCHITECTURES.get(model_type)
+    return known is None or known.float16
+
+
 def find_target_fault(model_type: str, targets: Targets) -> tuple[str, str] | None:
     """Why no adapter can be on these matrices of a model of this architecture, and what would be right; None where one
     can, and of architectures that are not in the table."""
@@ -128,6 +136,12 @@ def find_target_fault(model_type: str, targets: Targets) -> tuple[str, str] | No
     if known is None or not (why := known.matrices.find_fault(targets)):
         return None
     return f"{targets} cannot be adapted in {known.title}: {why}", say_targets(known.matrices.usable())
+
+
+def choose_targets(model_type: str) -> Targets:
+    """The most matrices that an adapter can be on; of architectures that are not in the table, all."""
+    known = ARCHITECTURES.get(model_type)
+    return next(iter(known.matrices.usable()), TARGETS[0]) if known is not None else TARGETS[0]
 
 
 def say_targets(usable: Sequence[Targets]) -> str:

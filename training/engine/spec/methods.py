@@ -33,6 +33,7 @@ class Need(StrEnum):
     REWARDS = "rewards"
     PROPENSITY = "propensity"
     ANY_PROPENSITY = "any_propensity"
+    PROPENSITY_OR_MODEL = "propensity_or_reward_model"
     RIGHT_AND_WRONG = "right_and_wrong"
     GROUPS = "groups"
     REWARD_FUNCTION = "reward_function"
@@ -40,11 +41,17 @@ class Need(StrEnum):
     REWARDED_GROUPS = "rewarded_groups"
 
 
+FEWEST_REWARDED, FEWEST_OF_A_KIND = 50, 5
+"""What a reward model is learnt from at least: rewarded choices, and of these above their mean reward, and not."""
+
 WHAT_LACKS: Mapping[Need, str] = {
     Need.ANSWERS: "rows that choose among options, each with the right one",
     Need.REWARDS: "rows with a reward, of texts one above 0",
     Need.PROPENSITY: "rows with the probability of their action",
     Need.ANY_PROPENSITY: "rows with the probability of their action, or of the ranking that they are of",
+    Need.PROPENSITY_OR_MODEL: "rows with the probability of their action, or, for a reward model that pays fresh ones, "
+    f"at least {FEWEST_REWARDED} choices with rewards, of which {FEWEST_OF_A_KIND} are above the mean and "
+    f"{FEWEST_OF_A_KIND} are not",
     Need.RIGHT_AND_WRONG: "rows that were right and rows that were wrong",
     Need.GROUPS: "decisions of the same prompt with different rewards",
     Need.REWARD_FUNCTION: "a reward for fresh decisions, in the run's settings",
@@ -220,7 +227,7 @@ _TABLE = (
         "training.engine.methods.ppo:train",
         {
             RowKind.LABELLED: frozenset({Need.ANSWERS, Need.REWARD_FUNCTION}),
-            RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY}),
+            RowKind.LOGGED: frozenset({Need.REWARDS, Need.PROPENSITY_OR_MODEL}),
         },
         "online",
         loss_falls=False,

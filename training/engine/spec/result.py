@@ -12,14 +12,19 @@ from training.engine.spec.settings import Precision, Strict
 
 
 class EpisodeScore(Strict):
-    """Means over the held-out episodes without a fault; `left_out` are those with one.
+    """Means over the held-out tasks without a fault; `left_out` are those with one.
 
-    `score` in [0, 1] is the share of a task that is done, `reward` what the environment paid, as a share of the most
-    that it pays. `steps`: actions an episode. `progress`: share of the steps that earned something. `finished`: share
-    of the episodes that ended before the limit of steps. `solved_by_domain`: share of solved episodes. Where an outside
-    agent acted, a step is a call of the model, and `progress` and `finished` are None: only the whole is graded.
+    Each model acts twice on a task: as the spec's serving policy draws, with its exploration, and greedily, always by
+    the likeliest action. `serving_success` and `greedy_success` are the shares that were solved so; all else is of the
+    serving episodes. `score` in [0, 1] is the share of a task that is done, `reward` what the environment paid, as a
+    share of the most that it pays. `steps`: actions an episode. `progress`: share of the steps that earned something.
+    `finished`: share of the episodes that ended before the limit of steps. `solved_by_domain`: share of solved
+    episodes. Where an outside agent acted, a step is a call of the model, and `progress` and `finished` are None: only
+    the whole is graded.
     """
 
+    serving_success: float
+    greedy_success: float
     score: float
     reward: float
     steps: float
@@ -35,7 +40,7 @@ class ModelScore(Strict):
     `accuracy` is that of the likeliest option; `probability_of_right` is the chance of the right action under
     the spec's serving policy. Of held-out texts that are right (`training.engine.evaluation.texts`) they are the share
     of greedy answers that equal the completion, and the chance that the model writes exactly the completion. Of tasks
-    both are the share of episodes that the serving policy solved, and `episodes` says more.
+    both are the serving success, and `episodes` has the greedy success beside it.
     """
 
     rows: int
@@ -94,6 +99,11 @@ class RunResult(Strict):
     attempt: int
     output: Literal["model", "adapter", "export"] | None = None
     weights_sha256: str | None = Field(default=None, description="of the tensors in name order, not of the files")
+    acting_sha256: str | None = Field(
+        default=None,
+        description="of what acts with them, as trajectories carry it: of a model `weights_sha256`, of an adapter the "
+        'SHA-256 of "base+adapter", of the base\'s and its own `weights_sha256`',
+    )
     steps: int = 0
     rows: int = 0
     seconds: float = 0.0

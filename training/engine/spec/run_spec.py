@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from decisions.rewards.components import COMPONENTS
 from decisions.rewards.components.rules import InvalidRule, component_of
+from training.engine.spec.compared import PLAIN, Compared
 from training.engine.spec.export_formats import Format
 from training.engine.spec.export_spec import ExportPlan
 from training.engine.spec.methods import METHODS, Method, Need, RowKind
@@ -144,7 +145,7 @@ class Data(Strict):
     those in `heldout`, by default text where `rows` is text, else labelled. `log` holds logged rows that the trained
     model is only asked about, for an estimate from the log; it may be empty or missing. `suites` are labelled rows by
     the name of their suite, which the trained model answers, `text_suites` rows of text, of which it is compared with
-    those that are right.
+    those that are right. `compared` says which fields of texts that are JSON count then.
     """
 
     train: str | None = None
@@ -155,6 +156,7 @@ class Data(Strict):
     log: str | None = None
     suites: dict[SuiteName, str] = {}
     text_suites: dict[SuiteName, str] = {}
+    compared: Compared = PLAIN
 
     @property
     def asks(self) -> bool:
@@ -209,8 +211,8 @@ class RunSpec(Strict):
     )
     precision: Precision | None = Field(
         default=None,
-        description="for matrix products; weights stay float32. Default: bfloat16 on CUDA, and for models of 512 or "
-        "more dimensions on processors that multiply in bfloat16, else float32",
+        description="for matrix products; trained weights stay float32. Default: bfloat16 on GPUs, float16 on those "
+        "that lack it, bfloat16 for models of 512 or more dimensions on processors that multiply in it, else float32",
     )
     optimiser: Optimiser = Optimiser()
     pretrain: Pretrain = Pretrain()

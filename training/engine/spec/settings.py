@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from training.engine.spec.architectures import Targets
 from training.engine.spec.right_from import RIGHT_FROM
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class Strict(BaseModel):

@@ -118,6 +118,7 @@ def common_arguments(attempt: Attempt, loaded: Loaded, parts: Parts) -> dict[str
         "seed": spec.seed,
         "use_cpu": attempt.device.type == "cpu",
         "bf16": attempt.precision_of(loaded.model) is torch.bfloat16,
+        "fp16": attempt.precision_of(loaded.model) is torch.float16,
         "gradient_checkpointing": False,
         "dataloader_pin_memory": attempt.device.type == "cuda",
         "logging_strategy": "no",

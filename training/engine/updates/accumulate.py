@@ -61,7 +61,7 @@ class Accumulation:
         sums: dict[str, Tensor] = {}
         for start in range(places.start, places.stop, self.part):
             share, metrics = share_of(range(start, min(start + self.part, places.stop)))
-            share.backward()  # type: ignore[no-untyped-call]
+            self._updates.backward(share)
             for name, value in metrics.items():
                 sums[name] = sums[name] + value if name in sums else value
         return sums

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from training.engine.attempt.attempt import Attempt
 from training.engine.attempt.checkpoints import write_checkpoint
 from training.engine.spec.settings import Optimiser
+from training.engine.updates.scaling import LossScale
 
 Metrics = Mapping[str, Tensor]
 LOSSES = "losses"
@@ -24,14 +25,23 @@ LOSSES = "losses"
 
 
 class Updates:
-    """AdamW under OneCycle (Smith and Topin 2019): 10 % warm-up, then a cosine down, gradients clipped."""
+    """AdamW under OneCycle (Smith and Topin 2019): 10 % warm-up, then a cosine down, gradients clipped.
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], settings: Optimiser, total: int) -> None:
+    `precision`: what matrices are multiplied in; with float16 the loss is scaled."""
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        settings: Optimiser,
+        total: int,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
         if not parameters:
             raise ValueError("the model has no trainable parameters")
         self.parameters = dict(parameters)
         self.clip_norm = settings.clip_norm
         self.norm: Tensor | None = None
+        self.scale = LossScale() if precision is torch.float16 else None
         self._list = list(parameters.values())
         self.optimiser = torch.optim.AdamW(
             self._list,
@@ -51,15 +61,22 @@ class Updates:
         """One optimiser update by a loss that fits into memory as a whole (else:
         training.engine.updates.accumulate)."""
         self.clear()
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.backward(loss)
         self.step()
+
+    def backward(self, loss: Tensor) -> None:
+        """Adds the loss's gradients to those that are there."""
+        scaled = loss if self.scale is None else loss * self.scale.value
+        scaled.backward()  # type: ignore[no-untyped-call]
 
     def clear(self) -> None:
         """Forgets the gradients."""
         self.optimiser.zero_grad(set_to_none=True)
 
     def step(self) -> None:
-        """One optimiser update by the gradients that have been gathered."""
+        """One optimiser update by the gradients that have been gathered; none by those that have overflowed."""
+        if self.scale is not None and not self.scale.unscale(self._list):
+            return
         self.norm = torch.nn.utils.clip_grad_norm_(self._list, self.clip_norm)
         self.optimiser.step()
         self.schedule.step()
@@ -74,6 +91,7 @@ class Updates:
             "parameters": {name: parameter.detach() for name, parameter in self.parameters.items()},
             "optimiser": self.optimiser.state_dict(),
             "schedule": self.schedule.state_dict(),
+            **({"scale": self.scale.state()} if self.scale is not None else {}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -82,6 +100,8 @@ class Updates:
                 parameter.copy_(state["parameters"][name])
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
+        if self.scale is not None and "scale" in state:
+            self.scale.restore(state["scale"])
 
 
 def fit(

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils import timezone
 from msgspec import UNSET
@@ -38,6 +38,14 @@ class SolvedStep:
     confidence: float | None = None
     model_version: str | None = None
     error: str | None = None
+
+
+class Consequence(NamedTuple):
+    """What the step of a decision earned, in the environment's unit, and the state right after it."""
+
+    decision: uuid.UUID
+    reward: float
+    next_state: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +135,15 @@ class Acting:
     @property
     def state(self) -> dict[str, Any]:
         """Of the decision: what prompt templates name."""
+        return self._state_of(self.observation)
+
+    def _state_of(self, observation: str) -> dict[str, Any]:
         task = self.problem.task
         return {
             "environment": task.environment,
             "domain": task.domain,
             "task": task.text,
-            "observation": self.observation,
+            "observation": observation,
         }
 
     def take_answer(self, answer: Answer) -> None:
@@ -198,10 +209,14 @@ class Acting:
             self.failure = failed
             return None
 
-    def take_unrecorded(self) -> list[tuple[uuid.UUID, float]]:
-        """Decisions and what their steps earned, each once."""
+    def take_unrecorded(self) -> list[Consequence]:
+        """What followed from decisions, each once."""
         new, self.recorded = self.trajectory[self.recorded :], len(self.trajectory)
-        return [(step.decision_id, step.reward) for step in new if step.decision_id is not None]
+        return [
+            Consequence(step.decision_id, step.reward, self._state_of(step.next_observation))
+            for step in new
+            if step.decision_id is not None
+        ]
 
     def as_solution(self, solved: bool, score: float) -> Solution:
         """Of an episode that has begun and ended."""

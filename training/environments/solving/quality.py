@@ -2,6 +2,7 @@
 
 The words are those of the engine's `EpisodeScore`. Episodes of `solve` count, and those that clients report with the
 same feedback of the source `code`: `solved`, `score` or `finished` on the episode, and `step_reward` on its decisions.
+Episodes on held-out tasks, by which runs were measured, served nobody and do not count.
 The page and the API read it.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 from django.db import connection
 
 from decisions.models import Agent
+from decisions.models.episode import IS_LIVE
 from decisions.models.verdicts import VERDICT, WITHDRAWN
 from decisions.queries.reward_sample import Range
 from models_registry.statistics.intervals import share_interval
@@ -27,10 +29,10 @@ from workspaces.storage.ids import uuid7_bound
 MOST = 20_000
 """Episodes that are looked at, the newest."""
 # Of several reports of one metric the newest counts. Feedback on episodes lies in the default partition.
-_EPISODES = """
+_EPISODES = f"""
 WITH chosen AS (
   SELECT e.id, e.started_at, e.external_id FROM decisions_episode e
-   WHERE e.agent_id = %(agent)s AND e.id >= %(first)s AND e.started_at >= %(since)s
+   WHERE e.agent_id = %(agent)s AND e.id >= %(first)s AND e.started_at >= %(since)s AND {IS_LIVE.format("e")}
    ORDER BY e.id DESC LIMIT %(most)s
 ), told AS (
   SELECT DISTINCT ON (f.episode_id, f.metric) f.episode_id, f.metric, f.value
@@ -56,13 +58,13 @@ SELECT e.id, e.started_at, o.said->>%(solved)s, o.said->>%(score)s, o.said->>%(f
      FROM decisions_decision one WHERE one.episode_id = e.id
  ) d
  WHERE e.external_id LIKE 'solve:%%' OR o.said ?| ARRAY[%(solved)s, %(score)s]
-"""
-_LOOKED_AT = """
+"""  # noqa: S608 - our own names
+_LOOKED_AT = f"""
 SELECT count(*) FROM (
-  SELECT 1 FROM decisions_episode
-   WHERE agent_id = %(agent)s AND id >= %(first)s AND started_at >= %(since)s LIMIT %(most)s
+  SELECT 1 FROM decisions_episode e
+   WHERE agent_id = %(agent)s AND id >= %(first)s AND started_at >= %(since)s AND {IS_LIVE.format("e")} LIMIT %(most)s
 ) one
-"""
+"""  # noqa: S608 - our own names
 _NAMES = """
 SELECT v.id, m.name || ':' || v.number FROM models_registry_modelversion v
   JOIN models_registry_registeredmodel m ON m.id = v.registered_model_id WHERE v.id = ANY(%s)

@@ -10,10 +10,11 @@ from django.utils import timezone
 from decisions.ingest.batches import BatchResult
 from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.feedback import record_feedback
+from decisions.ingest.next_states import record_next_states
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.step_schemas import EpisodeIn
 from decisions.models import Episode
-from training.environments.solving.acting import Acting
+from training.environments.solving.acting import Acting, Consequence
 from workspaces.access.actors import Actor
 from workspaces.errors import Conflict
 
@@ -37,14 +38,15 @@ def begin_episodes(*, by: Actor, agent: str, acting: Sequence[Acting]) -> None:
             one.episode_id = row.id
 
 
-def record_rewards(*, by: Actor, rewards: Sequence[tuple[uuid.UUID, float]]) -> None:
-    """What the steps of these decisions earned, in the environment's unit."""
+def record_consequences(*, by: Actor, consequences: Sequence[Consequence]) -> None:
+    """What the steps of these decisions earned, and the states that they led to."""
     key = f"solve:{STEP_REWARD}"
     told = [
-        FeedbackIn(metric=STEP_REWARD, value=reward, decision_id=decision, source="code", idempotency_key=key)
-        for decision, reward in rewards
+        FeedbackIn(metric=STEP_REWARD, value=one.reward, decision_id=one.decision, source="code", idempotency_key=key)
+        for one in consequences
     ]
     _record(by, told)
+    record_next_states(by=by, states={one.decision: one.next_state for one in consequences})
 
 
 def end_episode(*, by: Actor, agent: str, acting: Acting, solved: bool, score: float) -> None:

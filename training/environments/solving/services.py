@@ -27,7 +27,7 @@ from models_registry.models import Call
 from training.environments.solving.acting import Acting, Solution
 from training.environments.solving.problems import MOST_STEPS, SolveIn, read_problem
 from training.environments.solving.recalling import Standing, find_standing, keep_episode, recall_episode
-from training.environments.solving.recording import begin_episodes, end_episode, interrupt_episode, record_rewards
+from training.environments.solving.recording import begin_episodes, end_episode, interrupt_episode, record_consequences
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
 from workspaces.http.idempotency import made_id
@@ -157,7 +157,7 @@ class _Request:
         self._reward([one for one, _ in answered])
 
     def _reward(self, acting: Sequence[Acting]) -> None:
-        record_rewards(by=self.by, rewards=[told for one in acting for told in one.take_unrecorded()])
+        record_consequences(by=self.by, consequences=[told for one in acting for told in one.take_unrecorded()])
 
     def _end(self, one: Acting) -> Solution | Failure:
         measured = one.measure() if one.failure is None else None

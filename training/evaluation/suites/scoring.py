@@ -16,6 +16,7 @@ from decisions.rewards.components import COMPONENTS, ComponentError, Facts
 from models_registry.statistics.intervals import clustered_mean, paired_difference, share_interval, wilson_interval
 from training.engine.rows.slates import log_odds
 from training.engine.rows.types import NO, YES
+from training.engine.spec.compared import PLAIN, Compared
 from training.engine.spec.reward_function import RewardFunction, facts_of_text
 from training.engine.spec.run_spec import RewardComponent
 from training.evaluation.predictions import calculate_reliability, calibration_error
@@ -115,14 +116,17 @@ def read_answers(
     return found
 
 
-def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows: int) -> dict[str, Any]:
+def summarise(
+    answers: Sequence[Answer], *, valid_share: float | None, free_rows: int, compared: Compared = PLAIN
+) -> dict[str, Any]:
     """Every measure as {mean, low, high, n, clusters}; `reward` and `valid_share` only where they are known.
 
     error_rate is 1 - accuracy. calibration_error: the mean of |confidence - accuracy| over the rows, by `bins`.
     labels: by right answer, with the share of its rows that were right (recall) and of the rows so answered that were
     (precision). slices: by the suite's field. errors: wrong answers, the surest first. Of rankings also
-    `training.evaluation.rankings.MEASURES`. Of texts there are no labels; fields: by field of right answers that are
-    JSON objects, and valid_share is of all answers that are to be JSON.
+    `training.evaluation.rankings.MEASURES`. fields: by field that decides (`compared`) of right answers that are JSON
+    objects, of texts and of structured choices. Of texts there are no labels, and valid_share is of all answers that
+    are to be JSON.
     """
     groups = [one.group for one in answers]
     accuracy = share([one.correct for one in answers], groups)
@@ -151,8 +155,9 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
     rewards = _rewards(answers)
     if rewards is not None:
         found["reward"] = _mean(rewards, groups)
+    if (fields := _by_field(answers, compared)) or _are_texts(answers):
+        found["fields"] = fields
     if _are_texts(answers):
-        found["fields"] = _by_field(answers)
         if judged := [one for one in answers if one.valid is not None]:
             found["valid_share"] = share([bool(one.valid) for one in judged], [one.group for one in judged])
     elif valid_share is not None and free_rows:
@@ -160,10 +165,10 @@ def summarise(answers: Sequence[Answer], *, valid_share: float | None, free_rows
     return found
 
 
-def compare(these: Sequence[Answer], others: Sequence[Answer]) -> dict[str, Any]:
+def compare(these: Sequence[Answer], others: Sequence[Answer], compared: Compared = PLAIN) -> dict[str, Any]:
     """These minus the others on the same rows, paired and clustered by group: accuracy, reward where both have it, the
-    measures of rankings, and accuracy by label and slice; of texts valid_share, and accuracy by field. Raises
-    ValueError for answers to other rows."""
+    measures of rankings, and accuracy by label, slice and field; of texts valid_share. Raises ValueError for answers to
+    other rows."""
     if [one.id for one in these] != [one.id for one in others]:
         raise ValueError("the answers are to different rows")
     groups = [one.group for one in these]
@@ -175,8 +180,7 @@ def compare(these: Sequence[Answer], others: Sequence[Answer]) -> dict[str, Any]
     if rewards is not None and other_rewards is not None:
         reach = max(np.ptp(rewards), np.ptp(other_rewards), abs(rewards - other_rewards).max())
         found["reward"] = as_plain(paired_difference(rewards, other_rewards, groups), -float(reach), float(reach))
-    if _are_texts(these):
-        found |= _compare_texts(these, others, groups)
+    found |= _compare_fields(these, others, groups, compared)
     for name, key in (("labels", lambda one: one.answer), ("slices", lambda one: one.slice)):
         if name == "labels" and _are_texts(these):
             continue
@@ -214,8 +218,10 @@ def _are_texts(answers: Sequence[Answer]) -> bool:
     return any(one.right is not None for one in answers)
 
 
-def _compare_texts(these: Sequence[Answer], others: Sequence[Answer], groups: Sequence[str]) -> dict[str, Any]:
-    """valid_share where right answers are JSON, and `fields`."""
+def _compare_fields(
+    these: Sequence[Answer], others: Sequence[Answer], groups: Sequence[str], compared: Compared
+) -> dict[str, Any]:
+    """Of texts valid_share where right answers are JSON; `fields` of texts, and of choices that have some."""
 
     def differ(mine: Mapping[int, Any], theirs: Mapping[int, Any]) -> dict[str, Any]:
         own, their = (np.array([float(hits[place]) for place in mine]) for hits in (mine, theirs))
@@ -224,8 +230,11 @@ def _compare_texts(these: Sequence[Answer], others: Sequence[Answer], groups: Se
     valid, other_valid = (
         {place: one.valid for place, one in enumerate(rows) if one.valid is not None} for rows in (these, others)
     )
-    fields, other_fields = (compare_fields([(one.answer, one.action) for one in rows]) for rows in (these, others))
-    found: dict[str, Any] = {"fields": {name: differ(hits, other_fields[name]) for name, hits in fields.items()}}
+    fields, other_fields = (
+        compare_fields([(one.answer, one.action) for one in rows], compared) for rows in (these, others)
+    )
+    by_field = {name: differ(hits, other_fields[name]) for name, hits in fields.items()}
+    found: dict[str, Any] = {"fields": by_field} if by_field or _are_texts(these) else {}
     return found | ({"valid_share": differ(valid, other_valid)} if valid else {})
 
 
@@ -262,8 +271,8 @@ def _by_label(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     ]
 
 
-def _by_field(answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    fields = compare_fields([(one.answer, one.action) for one in answers])
+def _by_field(answers: Sequence[Answer], compared: Compared) -> list[dict[str, Any]]:
+    fields = compare_fields([(one.answer, one.action) for one in answers], compared)
     return [
         {
             "name": name,

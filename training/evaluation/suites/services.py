@@ -46,7 +46,9 @@ from training.evaluation.suites.scoring import (
 )
 from training.evaluation.suites.texts import as_suite_row
 from training.models import DatasetItem, DatasetKind, DatasetSnapshot, EvaluationSuite, SuiteScore, TrainingRun
+from training.rows.decision_fields import find_compared
 from training.rows.parts import ROWS_FILE, SLICES
+from training.rows.prompt_forms import find_other_prompts
 from training.rows.reward_scale import reward_if
 from training.rows.text_answers import find_text_faults, read_right_texts
 from training.runs.launcher import run_engine, write_atomically
@@ -71,8 +73,8 @@ class SuitePlan:
 
 @transaction.atomic
 def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite:
-    """Makes the suite and queues the champion's score on it, so that new versions have something to be compared with.
-    Raises InvalidInput with every fault."""
+    """Makes the suite and queues the champion's score on it, so that new versions have something to be compared with,
+    unless it learnt from other prompts. Raises InvalidInput with every fault."""
     scorer, rows = _check(agent, plan)
     try:
         with transaction.atomic():
@@ -94,7 +96,7 @@ def create_suite(*, by: Actor, agent: Agent, plan: SuitePlan) -> EvaluationSuite
         .select_related("version")
         .first()
     )
-    if champion is not None:
+    if champion is not None and find_other_prompts(suite.dataset, (), champion.version) is None:
         start_scoring(by=by, suite=suite, version=champion.version)
     return suite
 
@@ -195,13 +197,15 @@ def find_suites(agent: Agent) -> list[EvaluationSuite]:
 @transaction.atomic
 def start_scoring(*, by: Actor, suite: EvaluationSuite, version: ModelVersion) -> Job:
     """The job that scores this version, the one that was asked for before, or a new one. Raises Conflict for a version
-    of another model or a reward model, and where rows of the suite were erased."""
+    of another model or a reward model, or that learnt from other prompts, and where rows of the suite were erased."""
     refuse_reward_model(version)
     if version.registered_model_id != suite.agent.registered_model_id:
         raise Conflict(f"{version} is not a version of {suite.agent.slug}.")
     if suite.dataset.marked_at is not None:
         raise Conflict("Rows of this suite were erased. Make a new suite from a rebuilt dataset.")
     require_files(version)
+    if fault := find_other_prompts(suite.dataset, (), version):
+        raise Conflict(f"{version} cannot be scored on this suite: {fault}.")
     return enqueue_job(
         kind=SCORE,
         workspace=by.workspace,
@@ -251,7 +255,10 @@ def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, na
         "run_id": run_dir.name,
         "method": "evaluate",
         "base": base or {"path": artifact},
-        "data": {"text_suites" if suite.is_of_texts else "suites": {name: f"data/{name}.jsonl"}},
+        "data": {
+            "text_suites" if suite.is_of_texts else "suites": {name: f"data/{name}.jsonl"},
+            "compared": find_compared(suite.agent).model_dump(mode="json"),
+        },
         **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
     }
 
@@ -273,7 +280,8 @@ def make_score(suite: EvaluationSuite, folder: Path, told: SuiteAnswers, words: 
         artifact = store_artifact(
             workspace=suite.workspace, folder=Path(place), kind=ArtifactKind.DATASET, meta={"answers_to": str(suite.id)}
         )
-    scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
+    compared = find_compared(suite.agent)
+    scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows, compared=compared)
     if words is not None and not suite.is_of_texts:
         asked = msgspec.convert(rows, list[Labelled])
         hits = [one.correct for one in answers]
@@ -295,7 +303,7 @@ def save_score(score: SuiteScore, version: ModelVersion, run: TrainingRun | None
         else None
     )
     if before is not None and before.answers.removed_at is None:
-        score.against_id, score.differences = before.version_id, compare(load_answers(score), load_answers(before))
+        score.against_id, score.differences = before.version_id, compare_scores(score, before)
     score.save()
     return score
 
@@ -324,4 +332,4 @@ def compare_scores(score: SuiteScore, other: SuiteScore) -> dict[str, Any]:
     """`score` minus `other`, paired; both of one suite. Raises Conflict where the answers are gone."""
     if score.against_id == other.version_id and score.differences:
         return dict(score.differences)
-    return compare(load_answers(score), load_answers(other))
+    return compare(load_answers(score), load_answers(other), find_compared(score.suite.agent))

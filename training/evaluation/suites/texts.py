@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decisions.rewards.components import read_json
+from training.engine.spec.compared import PLAIN, Compared
 
 FIELDS = 50
 """At most so many fields of the right answers are counted, those of the most rows."""
@@ -15,12 +16,12 @@ Hits = Mapping[str, Mapping[int, bool]]
 """By field: the place of each answer whose right text has it, and whether the version wrote the same value there."""
 
 
-def compare_fields(answers: Sequence[tuple[str, str]]) -> Hits:
-    """Of (right text, what was written): the fields of right texts that are JSON objects. An answer that is no JSON
-    object has none of them right."""
+def compare_fields(answers: Sequence[tuple[str, str]], compared: Compared = PLAIN) -> Hits:
+    """Of (right text, what was written): the fields that decide of right texts that are JSON objects. An answer that is
+    no JSON object has none of them right."""
     found: dict[str, dict[int, bool]] = {}
     for place, (right, written) in enumerate(answers):
-        meant, said = read_json(right), read_json(written)
+        meant, said = compared.find_decided(read_json(right)), compared.find_decided(read_json(written))
         if isinstance(meant, dict):
             for name, value in meant.items():
                 same = isinstance(said, dict) and name in said and said[name] == value

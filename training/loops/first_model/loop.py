@@ -1,5 +1,6 @@
 """The first model as a list of stages: rewards, people's verdicts as labelled rows, a base that learns them, all
-decisions as a log that it goes on learning from, and what may serve.
+decisions as a log that it goes on learning from, and what may serve. Of an agent that writes texts, a pretrained base
+learns those that were rewarded, and that is all.
 
 A fifth of the labelled rows is held out, and what belongs together with them stays out of the log, so both runs are
 measured on the same decisions and learn from none of them. The base's version serves at once, being the first. The
@@ -25,11 +26,12 @@ from models_registry.models import AliasName
 from training.datasets.freezing import freeze_rows
 from training.engine.spec.methods import METHODS
 from training.errors import EmptyDataset, InvalidRun
+from training.loops.first_model.plans import Teaching
 from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.selection import Filters
 from training.run_states import RunState
-from training.runs.defaults.values import FROM_LABELS, FROM_LOGS, choose_settings
+from training.runs.defaults.values import FROM_LOGS
 from training.runs.reached import tell_reached
 from training.runs.services import RunPlan, start_run
 from workspaces.access.actors import system
@@ -43,6 +45,8 @@ UNMEASURED = (
     "Nothing measures it: nearly all decisions are of one unit or episode, or of nearly the same text, so none could be"
     " held out."
 )
+
+NOTHING_RIGHT = "Nothing measures it: none of the texts that were held out is known to be right."
 
 
 def find_runs(workspace: Workspace, tag: str) -> Sequence[TrainingRun]:
@@ -71,6 +75,7 @@ class FirstModelLoop:
         agents = Agent.objects.for_workspace(context.workspace).select_related("workspace", "registered_model")
         self.agent = agents.get(slug=self.payload["agent"])
         self.by = replace(system(context.workspace), name=self.payload["requested_by"])
+        self.teaching = Teaching.from_payload(self.payload)
         self.without_log = ""
         """Why there is no second version, for people."""
         self.because = ""
@@ -95,7 +100,8 @@ class FirstModelLoop:
         assert last is not None and last.produced_version is not None
         labels = self._find_labels()
         assert labels is not None
-        unmeasured = UNMEASURED if last.heldout is None else ""
+        none_held_out = NOTHING_RIGHT if "held_out" in labels.statistics else UNMEASURED
+        unmeasured = none_held_out if last.heldout is None else ""
         told = [tell_reached(last) or f"Made {last.produced_version}.", self.because, unmeasured, self.without_log]
         result = {"dataset": str(labels.id), "run": str(last.id), "version": str(last.produced_version)}
         if last.heldout is not None:
@@ -104,7 +110,7 @@ class FirstModelLoop:
 
     @property
     def _base_run(self) -> TrainingRun | None:
-        return self._find_run(FROM_LABELS)
+        return self._find_run(self.teaching.method)
 
     @property
     def _log_run(self) -> TrainingRun | None:
@@ -154,7 +160,7 @@ class FirstModelLoop:
             by=self.by,
             agent=self.agent,
             name=self.payload["name"],
-            kind=DatasetKind.LABELLED,
+            kind=self.teaching.kind,
             held_out=held_out,
             note_progress=lambda share, message: self._note(progress, share, message),
             on_made=self._start_base,
@@ -165,16 +171,21 @@ class FirstModelLoop:
         if heldout is not None and heldout.rows > labels.rows:
             fault = FieldFault("held_out", "most rows belong together", "none")
             raise EmptyDataset("No rows can be held out.", faults=[fault])
-        root = self.payload["base_model"]
+        method = self.teaching.method
+        if heldout is not None and not heldout.can_measure:
+            heldout = None
         plan = RunPlan(
-            FROM_LABELS, labels, base_model=root, heldout=heldout, settings=self._settings(FROM_LABELS, labels.rows)
+            method,
+            labels,
+            base_model=self.teaching.root,
+            heldout=heldout,
+            settings=self._settings(method, labels.rows),
         )
         with self.context.fenced():
             start_run(by=self.by, agent=self.agent, plan=plan, tags=[self.payload["tag"]])
 
     def _settings(self, method: str, rows: int) -> Any:
-        root, version = self.payload["base_model"], find_current_version(self.agent)
-        return choose_settings(method, root=root, rows=rows, agent_version=version)
+        return self.teaching.settings(method, rows, find_current_version(self.agent))
 
     def _teach_base(self, progress: Progress) -> None:
         run = self._base_run
@@ -184,7 +195,7 @@ class FirstModelLoop:
     def _freeze_log(self, progress: Progress) -> None:
         base = self._base_run
         assert base is not None
-        if self._log_run is not None:
+        if self._log_run is not None or self.teaching.kind == DatasetKind.TEXT:  # its texts were all decisions
             return
         try:
             freeze_rows(

@@ -20,11 +20,10 @@ from jobs.models import Job, JobState
 from jobs.services import enqueue_job
 from training.errors import InvalidRun, RunOver
 from training.loops.first_model.loop import FirstModelLoop, find_runs
-from training.models import DatasetKind, DatasetSnapshot
-from training.runs.base_models import is_allowed_base
-from training.runs.defaults.values import FROM_LABELS, Defaults, choose_settings, find_defaults
+from training.loops.first_model.plans import choose_teaching
+from training.runs.defaults.values import Defaults, find_defaults
 from training.runs.new_decisions import Readiness, find_readiness, request_training
-from training.runs.services import RunPlan, cancel_run, check_plan
+from training.runs.services import cancel_run
 from workspaces.access.actors import Actor, system
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
@@ -35,18 +34,23 @@ KIND = "training.first_model"
 PREFIX = "first-model-"
 
 
-def start_training(*, by: Actor, agent: Agent, base_model: str = "") -> Job:
+def start_training(*, by: Actor, agent: Agent, base_model: str = "", lora: bool | None = None) -> Job:
     """The agent's training that waits or works, or a new one: on its new decisions, or where it has no model, of the
-    first. `base_model`, of a first model: tiny, a folder or a hub id; by default the instance's. Raises InvalidRun
-    where nothing can start, with what is missing."""
+    first. `base_model`, of a first model: tiny, a folder or a hub id; by default the instance's. `lora`: whether an
+    adapter is trained over a named base; None: only where every weight has no room. Raises InvalidRun where nothing can
+    start, with what is missing."""
     defaults = find_defaults(by.workspace, [agent])[agent.id]
     if (under_way := _find_under_way(by.workspace, agent)) is not None:
         return under_way
     if defaults.base is None:
-        return _start_first_model(by, agent, defaults, base_model)
-    if base_model:
-        fault = FieldFault("base_model", f"{agent.name} has {defaults.base} as its base", "leave it out")
-        raise InvalidRun("The run cannot start.", faults=[fault])
+        return _start_first_model(by, agent, defaults, base_model, lora)
+    settled = {"base_model": base_model != "", "lora": lora is not None}
+    if faults := [
+        FieldFault(name, f"{agent.name} has {defaults.base} as its base", "leave it out")
+        for name, is_given in settled.items()
+        if is_given
+    ]:
+        raise InvalidRun("The run cannot start.", faults=faults)
     return request_training(by=by, agent=agent)
 
 
@@ -61,7 +65,7 @@ def _find_under_way(workspace: Workspace, agent: Agent) -> Job | None:
 
 
 @transaction.atomic
-def _start_first_model(by: Actor, agent: Agent, defaults: Defaults, base_model: str) -> Job:
+def _start_first_model(by: Actor, agent: Agent, defaults: Defaults, base_model: str, lora: bool | None) -> Job:
     # A simultaneous request waits here, and finds the first one's job.
     Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
     if (under_way := _find_under_way(by.workspace, agent)) is not None:
@@ -70,20 +74,13 @@ def _start_first_model(by: Actor, agent: Agent, defaults: Defaults, base_model: 
     if not first.ready:
         fault = FieldFault("base_version", f"{agent.name} has no version. {first.missing}", "more verdicts")
         raise InvalidRun("There is no model to train yet.", faults=[fault])
-    root = base_model or defaults.root or settings.BASE_MODEL
-    to_come = DatasetSnapshot(
-        workspace_id=agent.workspace_id, agent=agent, kind=DatasetKind.LABELLED, rows=first.labels
-    )
-    plan = RunPlan(FROM_LABELS, to_come, base_model=root)
-    if is_allowed_base(root):  # of another one nothing is read, and the check refuses it
-        told = choose_settings(FROM_LABELS, root=root, rows=first.labels, agent_version=defaults.agent_version)
-        plan = replace(plan, settings=told)
-    check_plan(agent, plan)
+    root = defaults.root or settings.BASE_MODEL
+    teaching = choose_teaching(agent, defaults.agent_version, first, root=root, named=base_model, lora=lora)
     payload = {
         "agent": agent.slug,
         "name": f"Verdicts on {agent.name}, {timezone.now():%-d %b %Y %H:%M:%S}"[:180],
         "tag": f"{PREFIX}{str(uuid7())[-8:]}",
-        "base_model": root,
+        **teaching.as_payload(),
         "requested_by": by.name,
         "run": True,
     }

@@ -21,7 +21,7 @@ from models_registry.versions.references import find_version, is_reference
 from training.datasets.freezing import REWARDED, find_faults
 from training.datasets.label_preview import preview_labels
 from training.datasets.preview import Preview, preview_datasets
-from training.engine.spec.methods import TRAINING, WHAT_LACKS, Need, RowKind
+from training.engine.spec.methods import FEWEST_REWARDED, TRAINING, WHAT_LACKS, Need, RowKind
 from training.errors import InvalidPipeline, InvalidRun
 from training.exports.ollama import LOCAL, named_host
 from training.loops.pipeline.to_ollama import choose_quantisation, find_target_faults
@@ -171,14 +171,22 @@ def prepare_pipeline(agent: Agent, plan: PipelinePlan) -> Prepared:
     if not any(fault.field in ("since", "until", "policy", "unit", "min_reward", "unjudged") for fault in faults):
         faults += _find_row_faults(agent, prepared)
     if base_version is not None or base_model:
-        to_come = DatasetSnapshot(workspace_id=agent.workspace_id, agent=agent, kind=kind, rows=0)
         try:
-            check_plan(agent, prepared.run_plan(to_come))
-        except InvalidRun as error:
+            check_run(agent, prepared)
+        except InvalidPipeline as error:
             faults += error.faults
     if faults:
         raise InvalidPipeline("The pipeline cannot start.", faults=faults)
     return prepared
+
+
+def check_run(agent: Agent, prepared: Prepared) -> None:
+    """Whether its run could start on rows that are yet to be made. Raises InvalidPipeline."""
+    to_come = DatasetSnapshot(workspace_id=agent.workspace_id, agent=agent, kind=prepared.kind, rows=0)
+    try:
+        check_plan(agent, prepared.run_plan(to_come))
+    except InvalidRun as error:
+        raise InvalidPipeline("The pipeline cannot start.", faults=error.faults) from error
 
 
 def _find_base(
@@ -242,12 +250,19 @@ def _find_row_faults(agent: Agent, prepared: Prepared) -> list[FieldFault]:
         reason = f"no decision makes a row: {why}" if why else "it has no decisions yet"
         return [FieldFault("agent", reason, "decisions with feedback")]
     needs = TRAINING[prepared.plan.method].needs(RowKind(prepared.kind))
-    if needs & {Need.PROPENSITY, Need.ANY_PROPENSITY} and not prepared.plan.filters.with_propensity:
-        with_one = _preview(agent, prepared, replace(prepared.plan.filters, with_propensity=True))
-        if without := preview.rows - with_one.rows:
-            reason = f"{without:,} of its decisions have no propensity"
-            return [FieldFault("with_propensity", reason, f"{WHAT_LACKS[Need.PROPENSITY]}: leave the others out")]
-    return []
+    wanted = needs & {Need.PROPENSITY, Need.ANY_PROPENSITY, Need.PROPENSITY_OR_MODEL}
+    if not wanted or prepared.plan.filters.with_propensity:
+        return []
+    with_one = _preview(agent, prepared, replace(prepared.plan.filters, with_propensity=True))
+    without = preview.rows - with_one.rows
+    reason = f"{without:,} of its decisions have no propensity"
+    if Need.PROPENSITY_OR_MODEL not in wanted:
+        right = f"{WHAT_LACKS[Need.PROPENSITY]}: leave the others out"
+    elif preview.look_ended or preview.rows >= FEWEST_REWARDED:
+        return []  # a reward model may pay; the run says whether it is any good
+    else:
+        right, reason = WHAT_LACKS[Need.PROPENSITY_OR_MODEL], f"{reason}, and only {preview.rows} have a reward"
+    return [FieldFault("with_propensity", reason, right)] if without else []
 
 
 def _preview(agent: Agent, prepared: Prepared, filters: Filters) -> Preview:

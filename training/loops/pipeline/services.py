@@ -16,7 +16,7 @@ from jobs.models import Job, JobState
 from jobs.services import enqueue_job, request_cancel
 from training.errors import InvalidPipeline, PipelineFailed, PipelineUnderWay, RunOver
 from training.loops.pipeline.loop import PipelineLoop
-from training.loops.pipeline.plan import PipelinePlan, prepare_pipeline
+from training.loops.pipeline.plan import PipelinePlan, Prepared, check_run, prepare_pipeline
 from training.loops.pipeline.report import build_report
 from training.loops.pipeline.stored import StoredPipeline
 from training.models import TrainingRun
@@ -56,13 +56,16 @@ def find_pipeline_of(run: TrainingRun) -> Job | None:
     return find_pipelines(run.workspace).filter(payload__pipeline=name).first() if name is not None else None
 
 
-@transaction.atomic
 def start_pipeline(*, by: Actor, agent: Agent, plan: PipelinePlan) -> Job:
     """The same pipeline of the agent that is under way, or a new one. Raises InvalidPipeline with every reason why it
     cannot start; nothing is written then."""
+    return _start_once(by, agent, prepare_pipeline(agent, plan))  # which may ask a hub, so before anything is locked
+
+
+@transaction.atomic
+def _start_once(by: Actor, agent: Agent, prepared: Prepared) -> Job:
     # A simultaneous request waits here, and finds the first one's job.
     Workspace.objects.select_for_update(no_key=True).get(id=by.workspace.id)
-    prepared = prepare_pipeline(agent, plan)
     same = {"payload__agent": agent.slug, "payload__plan": prepared.plan.as_plain()}
     under_way = find_pipelines(by.workspace).filter(state__in=UNDER_WAY, **same).first()
     if under_way is not None:
@@ -71,9 +74,17 @@ def start_pipeline(*, by: Actor, agent: Agent, plan: PipelinePlan) -> Job:
     return _enqueue(by, stored.as_payload(), "pipeline.started")
 
 
-@transaction.atomic
 def resume_pipeline(*, by: Actor, job: Job) -> Job:
-    """A new job for one that was cancelled or died: it goes on with the same rows. Raises PipelineUnderWay."""
+    """A new job for one that was cancelled or died: it goes on with the same rows. Raises PipelineUnderWay, and
+    InvalidPipeline where its run could not start any more."""
+    stored = StoredPipeline.from_payload(by.workspace, job.payload)
+    if stored.find_run() is None:
+        check_run(stored.agent, stored.prepared)
+    return _resume_once(by, job)
+
+
+@transaction.atomic
+def _resume_once(by: Actor, job: Job) -> Job:
     locked = Job.objects.select_for_update().get(id=job.id)
     name = locked.payload["pipeline"]
     newest = find_pipelines(by.workspace).filter(payload__pipeline=name).first()

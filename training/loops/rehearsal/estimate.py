@@ -22,6 +22,7 @@ from training.loops.rehearsal.source import Source
 from training.rows.labelled_texts import labelled_row
 from training.runs.base_models import TINY
 from training.runs.defaults import recipes
+from training.runs.defaults.matrices import adapt_usable_matrices
 from training.runs.estimates.capacity import Load, estimate_load
 from training.runs.launcher import engine_environment
 
@@ -100,7 +101,7 @@ def _passes(recipe: Mapping[str, Any]) -> int:
 def measure_rates(plan: Plan, source: Source) -> Rates:
     """Loads the base in the engine's process and times a few batches of the source's texts. Raises EstimateError."""
     rows = random.Random(0).sample(source.examples, min(ROWS_MEASURED, len(source.examples)))  # noqa: S311
-    recipe = recipes.round_settings(plan.base, len(rows), lora=plan.lora)
+    recipe = adapt_usable_matrices(recipes.round_settings(plan.base, len(rows), lora=plan.lora), plan.base)
     spec = {
         "run_id": "measure",
         "method": "posterior",

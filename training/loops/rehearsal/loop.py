@@ -24,6 +24,7 @@ from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetSnapshot, Rehearsal, TrainingRun
 from training.rows.labelled_texts import Example
 from training.runs.defaults import recipes
+from training.runs.defaults.matrices import adapt_usable_matrices
 from workspaces.access.actors import system
 
 EVERY_LABEL, GATE_LOG = "every label", "log for the gate"
@@ -141,12 +142,13 @@ class SeedLoop(AgentLoop):
             self.calculate_rewards()
             dataset = self.logged(round_name(number), unjudged=True)
         replay = self._replay(number)
+        recipe = recipes.round_settings(self.base_model, dataset.rows + replay.rows, lora=self.plan.lora, last=last)
         return self.start(
             method="posterior",
             dataset=dataset,
             replay=replay,
             base_version=before if recipes.goes_on(self.base_model) else self._produced(SEED_LABELS),
-            recipe=recipes.round_settings(self.base_model, dataset.rows + replay.rows, lora=self.plan.lora, last=last),
+            recipe=adapt_usable_matrices(recipe, self.base_model),
             free_rows=recipes.FREE_ROWS if last else 0,
         )
 

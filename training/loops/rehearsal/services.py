@@ -32,10 +32,14 @@ from training.loops.rehearsal.source import Source
 from training.models import Rehearsal, TrainingRun
 from training.rows.labelled_texts import Example
 from training.run_states import TERMINAL_STATES
+from training.runs.architectures import find_named_base_faults
 from training.runs.base_models import TINY, is_allowed_base, why_no_model
+from training.runs.defaults import recipes
+from training.runs.defaults.matrices import adapt_usable_matrices
 from training.runs.services import cancel_run
 from workspaces.access.actors import Actor, system
 from workspaces.access.services import create_workspace, record_audit
+from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Membership, Role, User, Workspace
 from workspaces.templatetags.show import percent
 
@@ -80,9 +84,19 @@ def find_base_faults(plan: Plan) -> list[str]:
         faults.append(f"base: {plan.base} is not allowed; add it to RECKONER_BASE_MODELS and start the instance again")
     elif lack := why_no_model(base):
         faults.append(f"base: {lack}")
+    elif base != TINY:
+        faults += [f"base: {fault.says}" for fault in find_named_base_faults(base, lora=_adapter_of(plan, base))]
     if plan.lora and base == TINY:
         faults.append("lora: the tiny base is trained whole; give a pretrained one with --base")
     return faults
+
+
+def _adapter_of(plan: Plan, base: str) -> Mapping[str, Any] | None:
+    """The settings of the adapter that its rounds train; None: every weight."""
+    adapter: Mapping[str, Any] | None = adapt_usable_matrices(
+        recipes.round_settings(base, rows=1, lora=plan.lora), base
+    ).get("lora")
+    return adapter
 
 
 def may_start(rehearsal: Rehearsal) -> bool:
@@ -92,11 +106,15 @@ def may_start(rehearsal: Rehearsal) -> bool:
 
 @transaction.atomic
 def resume_rehearsal(*, by: Actor, rehearsal: Rehearsal) -> Job:
-    """A new job for one that was cancelled or died: it goes on where that one was. Raises RehearsalUnderWay."""
+    """A new job for one that was cancelled or died: it goes on where that one was. Raises RehearsalUnderWay, and
+    InvalidInput where its base cannot be used any more."""
     # Two people who press at once make one job: the second waits here and finds the first one's.
     rehearsal = Rehearsal.objects.select_for_update(of=("self",)).select_related("workspace").get(id=rehearsal.id)
     if not may_start(rehearsal):
         raise RehearsalUnderWay("The rehearsal is running or done, so it cannot be resumed.")
+    if faults := find_base_faults(Plan.from_plain(rehearsal.plan)):
+        told = [FieldFault(*fault.split(": ", 1)) for fault in faults]
+        raise InvalidInput("The rehearsal cannot be resumed.", faults=told)
     return _enqueue(rehearsal, by=by, action="rehearsal.resumed")
 
 

@@ -35,6 +35,7 @@ from training.loops.rehearsal.shown import (
 )
 from training.models import Rehearsal, TrainingRun
 from training.run_states import RunState
+from training.runs.architectures import tell_unchecked
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages.confirmed import Confirmation, confirmed
@@ -107,8 +108,13 @@ def rehearsal_start(request: PageRequest) -> HttpResponse:
     form, status = RehearsalForm(), 200
     if request.method == "POST" and "check" in request.POST:
         form = RehearsalForm(request.POST, request.FILES)
-        guess = guess_seconds(form.plan, form.source) if form.is_valid() else None
-        return render(request, "training/rehearsals/_needs.html", {"guess": guess, "valid": form.is_valid()})
+        valid = form.is_valid()
+        needs = {
+            "guess": guess_seconds(form.plan, form.source) if valid else None,
+            "valid": valid,
+            "unchecked": tell_unchecked(form.plan.base) if valid else "",
+        }
+        return render(request, "training/rehearsals/_needs.html", needs)
     if request.method == "POST":
         form, status = RehearsalForm(request.POST, request.FILES), 400
         if form.is_valid() and not is_reachable():

@@ -11,15 +11,18 @@ from typing import Any
 
 import msgspec
 from django.core.management.base import CommandParser
+from django.db.models import QuerySet
 
 from decisions.agents.current import find_current_version
+from decisions.agents.kinds import KINDS
 from decisions.models import Agent, AgentKind
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.opening import artifact_path
 from models_registry.errors import UnknownVersion
 from models_registry.models import ModelVersion
 from models_registry.versions.references import FORMS, find_version, is_reference
-from training.engine.rows.types import Labelled
+from training.engine.rows.prompt_forms import find_mismatch, form_of, read_forms
+from training.engine.rows.types import Labelled, Prompt
 from training.engine.spec.methods import RowKind
 from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import REWARD_MODEL
@@ -28,6 +31,7 @@ from training.evaluation.suites.scoring import make_value, rankings_of, read_ans
 from training.evaluation.suites.texts import as_suite_row
 from training.imports.answers import KnownAnswers, read_answers_file
 from training.management.agents import NoSingleAgent, find_agent
+from training.rows.decision_fields import find_compared
 from training.rows.reward_scale import reward_if
 from training.runs import launcher
 from training.supervision.cards import CARD, name_base
@@ -70,14 +74,13 @@ class Command(UncheckedCommand):
             "--test-data",
             required=True,
             type=Path,
-            help="JSON lines {id, prompt, options, answer}; or texts, {id, prompt, completion} and whether they are "
-            "right, or what export_training_data wrote",
+            help="JSON lines {id, prompt, options, answer}; or what export_training_data wrote, of choices and of "
+            "texts; or texts, {id, prompt, completion} and whether they are right",
         )
         parser.add_argument(
             "--agent-type",
-            default=AgentKind.FILER.value,
-            help="kind (FILER, LIBRARIAN, …) or slug of the agent whose rewards and prompt limit are used "
-            "(default: FILER)",
+            help="kind (FILER, LIBRARIAN, …) or slug of the agent whose rewards, prompt limit and decision fields are "
+            "used (default: the one whose decisions the file holds, else FILER)",
         )
         parser.add_argument(
             "--base-model",
@@ -95,6 +98,7 @@ class Command(UncheckedCommand):
             "--no-quantization", action="store_true", help="has no effect: weights are never quantised here"
         )
         parser.add_argument("--workspace", help="slug; optional if only one agent fits")
+        parser.add_argument("--json", action="store_true", help="one JSON line on standard output, also with --output")
 
     def handle(self, *_: Any, **options: Any) -> None:
         agents, agent = Agent.objects.select_related("workspace"), None
@@ -102,12 +106,17 @@ class Command(UncheckedCommand):
             agents = agents.filter(workspace__slug=options["workspace"])
         data, faults = read_answers_file(options["test_data"])
         try:
-            agent = find_agent(agents, options["agent_type"])
+            agent = find_agent(agents, options["agent_type"] or _name_agent(agents, data))
+            faults += _find_other_kinds(agent, data, options["test_data"])
         except NoSingleAgent as error:
             faults.insert(0, str(error))
         model = find_model(options["model"], options["base_model"], agent, faults)
         if (output := options["output"]) is not None and (output.is_dir() or not output.parent.is_dir()):
             faults.append(f"--output: {output} is a folder, or lies in none; name a file in a folder that is there")
+        if model is not None and not faults:
+            asked = form_of(Prompt(row["prompt"], row.get("system") or "") for row in data.rows)
+            mismatch = find_mismatch(read_forms(model.adapter, model.path), asked)
+            faults += [f"--test-data: {mismatch}"] if mismatch else []
         if faults or model is None or agent is None:
             self.stderr.write("\n".join(faults[:SHOWN]))
             if len(faults) > SHOWN:
@@ -121,11 +130,14 @@ class Command(UncheckedCommand):
             except OSError as error:  # it changed while the model answered
                 self.stderr.write(f"--output: {options['output']}: {error.strerror}")
                 sys.exit(EXIT_BAD_INPUT)
-        else:
+        if options["json"]:
+            self.stdout.write(json.dumps(told, ensure_ascii=False))
+        elif options["output"] is None:
             self.stdout.write(text)
 
     def _score(self, agent: Agent, model: Model, data: KnownAnswers, free_rows: int) -> dict[str, Any]:
         spec, setup = current_reward_spec(agent), find_current_version(agent)
+        compared = find_compared(agent)
         value = make_value({"right": reward_if(spec, "confirmed"), "wrong": reward_if(spec, "corrected")})
         is_text = data.kind is RowKind.TEXT
         rows = [as_suite_row(row) for row in data.rows] if is_text else data.rows
@@ -136,7 +148,10 @@ class Command(UncheckedCommand):
                 "run_id": "evaluate",
                 "method": "evaluate",
                 "base": model.source,
-                "data": {"text_suites" if is_text else "suites": {"file": "rows.jsonl"}},
+                "data": {
+                    "text_suites" if is_text else "suites": {"file": "rows.jsonl"},
+                    "compared": compared.model_dump(mode="json"),
+                },
                 "evaluate": {"free_rows": free_rows},
                 **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
             }
@@ -151,7 +166,7 @@ class Command(UncheckedCommand):
             told = result.suites["file"]
             with (attempt / told.predictions).open(encoding="utf-8") as lines:
                 answers = read_answers(map(json.loads, lines), rows, slice_by="group", value=value)
-        scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows)
+        scores = summarise(answers, valid_share=told.valid_share, free_rows=told.free_rows, compared=compared)
         prompts = {row["id"]: row["prompt"] for row in rows}
         words = teach_words_of(model.version) if model.version is not None and not is_text else None
         hits, ranked = [one.correct for one in answers], rankings_of(answers)
@@ -170,6 +185,24 @@ class Command(UncheckedCommand):
             "scores": scores,
             "sample_errors": errors,
         }
+
+
+def _name_agent(agents: QuerySet[Agent], data: KnownAnswers) -> str:
+    """The agent that the file names, by its slug where there is one, else its kind; FILER where it names none."""
+    if len(data.agents) == 1 and agents.filter(slug__in=data.agents).exists():
+        return next(iter(data.agents))
+    kind = next(iter(data.kinds)) if len(data.kinds) == 1 else ""
+    return kind if kind in KINDS else AgentKind.FILER.value
+
+
+def _find_other_kinds(agent: Agent, data: KnownAnswers, path: Path) -> list[str]:
+    """What keeps the file's decisions from being this agent's."""
+    others = sorted(data.kinds - {agent.kind})
+    if not others:
+        return []
+    if len(data.kinds) > 1:
+        return [f"{path}: holds decisions of {', '.join(sorted(data.kinds))}; export those of one kind"]
+    return [f"--agent-type: {agent.slug} is a {agent.kind}, but {path} holds decisions of a {others[0]}; leave it out"]
 
 
 def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) -> Model | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -36,6 +37,7 @@ class Command(UncheckedCommand):
         parser.add_argument("--to", type=Path, required=True, help="file to write; for huggingface a folder")
         parser.add_argument("--format", choices=FORMATS, default="rows", help="content of a row")
         parser.add_argument("--as", dest="file", choices=[*FILES, FOLDER], default=LINES, help="type of the file")
+        parser.add_argument("--json", action="store_true", help="report as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
         dataset = DatasetSnapshot.objects.select_related("artifact").filter(pk=options["dataset"]).first()
@@ -59,7 +61,16 @@ class Command(UncheckedCommand):
                 with source.open("wb") as file:
                     file.writelines(rows)
                 self._save(source, place)
-        self.stdout.write(f"{place}: {options['format']} of {dataset.name}")
+        if options["json"]:
+            told = {
+                "output": str(place),
+                "dataset": str(dataset.id),
+                "format": options["format"],
+                "as": options["file"],
+            }
+            self.stdout.write(json.dumps(told))
+        else:
+            self.stdout.write(f"{place}: {options['format']} of {dataset.name}")
 
     def _save(self, rows: Path, folder: Path) -> None:
         """Exits where it fails."""

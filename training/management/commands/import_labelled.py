@@ -15,12 +15,14 @@ from django.core.management.base import CommandParser
 from decisions.models import Agent
 from training.datasets.snapshots import import_rows
 from training.imports.labelled import read_rows
+from training.imports.row_files import RowFile
 from training.models import DatasetKind
 from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
 
 EXIT_BAD_INPUT = 2
 SHOWN = 20
+LONGEST_NAME = 200
 
 
 class Command(UncheckedCommand):
@@ -29,12 +31,10 @@ class Command(UncheckedCommand):
         "Exit codes: 0 imported, 2 the file or the agent is invalid (every fault is named, nothing is written)."
     )
 
-    kind = DatasetKind.LABELLED
-
-    def read(self, path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    def read(self, path: Path) -> tuple[RowFile, list[str]]:
         """The rows, and every fault with its line."""
         rows, faults = read_rows(path)
-        return [msgspec.to_builtins(row) for row in rows], faults
+        return RowFile(DatasetKind.LABELLED, [msgspec.to_builtins(row) for row in rows]), faults
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="JSON lines, UTF-8")
@@ -49,7 +49,9 @@ class Command(UncheckedCommand):
             agents = agents.filter(workspace__slug=options["workspace"])
         found = list(agents[:2])
         faults = [] if len(found) == 1 else [f"--agent: {len(found)} agents are called {options['agent']!r}; name one"]
-        rows, row_faults = self.read(options["file"])
+        if not 1 <= len(options["name"]) <= LONGEST_NAME:
+            faults.append(f"--name: has {len(options['name'])} characters; 1 to {LONGEST_NAME} are allowed")
+        file, row_faults = self.read(options["file"])
         faults += row_faults
         if faults:
             for fault in faults[:SHOWN]:
@@ -58,7 +60,7 @@ class Command(UncheckedCommand):
                 self.stderr.write(f"and {len(faults) - SHOWN} more")
             sys.exit(EXIT_BAD_INPUT)
         dataset = import_rows(
-            by=system(found[0].workspace), agent=found[0], name=options["name"], kind=self.kind, rows=rows
+            by=system(found[0].workspace), agent=found[0], name=options["name"], kind=file.kind, rows=file.rows
         )
         if options["json"]:
             self.stdout.write(json.dumps({"dataset": str(dataset.id), "rows": dataset.rows}))

@@ -31,6 +31,7 @@ from workspaces.templatetags.show import duration
 LATEST = "latest"
 EXIT_NOT_DONE, EXIT_INTERRUPTED = 1, 130
 FIGURES = 12
+MOST_SECONDS = 86_400
 Look = Callable[[], dict[str, Any]]
 
 
@@ -55,8 +56,8 @@ class Command(UncheckedCommand):
         parser.add_argument("--json", action="store_true", help="report as JSON lines, one per update")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        if options["every"] <= 0:
-            self.refuse(f"--every: {options['every']:g} must be above 0")
+        if not 0 < options["every"] <= MOST_SECONDS:
+            self.refuse(f"--every: {options['every']:g} must be above 0, up to {MOST_SECONDS:,}")
         look = self._find(options)
         if not options["watch"]:
             self._tell(look(), as_json=options["json"])

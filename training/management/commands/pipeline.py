@@ -126,7 +126,7 @@ class Command(UncheckedCommand):
         changes: Any = {}
         try:
             changes = json.loads(options["changes"])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             faults.append(FieldFault("set", str(error), "a JSON object"))
         if not isinstance(changes, dict):
             faults.append(FieldFault("set", "is not a JSON object", "fields of the spec"))

@@ -21,6 +21,7 @@ from training.loops.rehearsal.services import cancel_rehearsal, find_base_faults
 from training.loops.rehearsal.source import Source, SourceError, read_source
 from training.loops.rehearsal.text import print_report, print_split
 from training.models import Rehearsal
+from training.runs.architectures import tell_unchecked
 from training.runs.base_models import TINY
 from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
@@ -124,6 +125,8 @@ class Command(UncheckedCommand):
         if base == TINY:
             return
         console.print(f"Base         {base}{', by LoRA' if plan.lora else ''}", soft_wrap=True)
+        if unchecked := tell_unchecked(base):
+            console.print(f"Check        {unchecked}", soft_wrap=True)
         asked = replace(plan, base=base)
         try:
             rates = measure_rates(asked, source)

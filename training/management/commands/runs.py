@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from argparse import BooleanOptionalAction
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -57,6 +58,13 @@ class Command(UncheckedCommand):
         parser.add_argument(
             "--base", default="", help="train: what a first model begins with: tiny, a folder or a hub id"
         )
+        parser.add_argument(
+            "--lora",
+            action=BooleanOptionalAction,
+            default=None,
+            help="train: whether a first model from a named base is an adapter; by default only where all weights do"
+            " not fit this machine",
+        )
         parser.add_argument("--dataset", help="start and sweep: ID of the dataset; by default the agent's newest")
         parser.add_argument(
             "--preset", default="", choices=list(PRESETS), help=f"start and sweep: named settings. {PRESET_HELP}"
@@ -89,7 +97,9 @@ class Command(UncheckedCommand):
                 return
             if options["action"] == "train":
                 assert agent is not None
-                job = start_training(by=system(workspace), agent=agent, base_model=options["base"])
+                job = start_training(
+                    by=system(workspace), agent=agent, base_model=options["base"], lora=options["lora"]
+                )
                 plain = {"job": str(job.id), "agent": agent.slug, "name": job.payload["name"], "state": job.state}
                 self._tell(plain, ["{job}  {name}  {state}".format(**plain)], options)
                 return
@@ -138,7 +148,7 @@ class Command(UncheckedCommand):
     def _read_object(self, name: str, text: str) -> dict[str, Any]:
         try:
             told = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self.refuse(f"{name}: {error}")
         if not isinstance(told, dict):
             self.refuse(f"{name}: give a JSON object")

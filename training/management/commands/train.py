@@ -115,11 +115,11 @@ class Command(UncheckedCommand):
                 rows = read_rows(options["data"])
             output = choose_output(options["output"], asked.agent_kind or rows.agent_kind)
             plan = make_plan(asked, rows, output)
-            for line in plan.notes:
+            for line in filter(None, [*plan.notes, plan.unchecked]):
                 self._say(line)
             if plan.estimate is not None:
                 self._say(_tell_estimate(plan.estimate))
-            result = train_here(asked, plan, rows, output, self._say)
+            result = train_here(asked, plan, output, self._say)
         except UnusableRun as error:
             self.refuse("\n".join(error.faults))
         except (EngineFailed, EmptyDataset) as error:

@@ -69,7 +69,7 @@ class Command(UncheckedCommand):
         faults = []
         try:
             config = json.loads(options["config"])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             config = None
             faults.append(f"--config: {error}")
         else:

@@ -55,8 +55,10 @@ class Command(UncheckedCommand):
             if there := [name for task in tasks if (folder / (name := name_of(task))).exists()]:
                 self.refuse(f"{folder}: has {', '.join(there[:5])} already; name another folder")
             written = [str(write_folder(task, folder, image=options["image"])) for task in tasks]
-        except (EnvironmentFault, OSError) as error:
+        except EnvironmentFault as error:
             self.refuse(f"{folder}: {error}")
+        except OSError as error:
+            self.refuse(f"{error.filename or folder}: {error.strerror or error}")
         if options["json"]:
             self.stdout.write(json.dumps({"written": written}, ensure_ascii=False))
         else:

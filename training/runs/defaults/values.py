@@ -16,7 +16,7 @@ from django.conf import settings
 
 from decisions.agents.current import current_versions
 from decisions.models import Agent, AgentVersion
-from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
+from models_registry.models import BASE_METHOD, Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
 from training.engine.machine.facts import fit_settings
 from training.engine.spec.methods import METHODS, Need, RowKind
@@ -25,6 +25,8 @@ from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.run_states import RunState
 from training.runs.base_models import TINY, is_allowed_base
 from training.runs.defaults import recipes
+from training.runs.defaults.matrices import adapt_usable_matrices
+from training.runs.defaults.named import choose_named_base
 from training.runs.estimates.capacity import find_shape_of_model, recommend_here
 from training.runs.on_tasks import FROM_TASKS, choose_task_settings, demonstration_settings
 from training.runs.services import RunPlan
@@ -77,27 +79,42 @@ class Defaults:
         """Learning from this dataset, or from the one of choice; None where something is missing for it."""
         newest = self.logged or self.tasks if self.base is not None else None
         chosen = dataset or newest or self.labelled
-        if chosen is None or (chosen.kind != DatasetKind.LABELLED and self.base is None):
+        if chosen is None:
+            return None
+        named = self._find_named_base(chosen) if self.base is None else ""
+        if chosen.kind != DatasetKind.LABELLED and self.base is None and not named:
             return None
         if chosen.environment:
             return self._plan_in_environment(chosen)
+        root = named or self.root
         heldout = self.parts.get(str(chosen.pk), self.heldout if self.heldout != chosen else None)
         if chosen.kind == DatasetKind.LOGGED:
-            replay = self.replay
-            rows = chosen.rows + (replay.rows if replay is not None else 0)
-            told = choose_settings(FROM_LOGS, root=self.root, rows=rows, agent_version=self.agent_version)
-            return RunPlan(FROM_LOGS, chosen, base_version=self.base, heldout=heldout, replay=replay, settings=told)
-        if chosen.kind == DatasetKind.PREFERENCES:
-            told = choose_settings(FROM_PAIRS, root=self.root, rows=chosen.rows, agent_version=self.agent_version)
-            return RunPlan(FROM_PAIRS, chosen, base_version=self.base, heldout=heldout, settings=told)
-        if chosen.kind == DatasetKind.TEXT:
+            method, replay, measured = FROM_LOGS, self.replay, heldout
+        elif chosen.kind == DatasetKind.PREFERENCES:
+            method, replay, measured = FROM_PAIRS, None, heldout
+        elif chosen.kind == DatasetKind.TEXT:
             method = FROM_REWARDED_TEXTS if Need.REWARDS in chosen.find_has() else FROM_TEXTS
-            told = choose_settings(method, root=self.root, rows=chosen.rows, agent_version=self.agent_version)
+            replay, measured = None, heldout if heldout is not None and heldout.measured_as is RowKind.TEXT else None
+        else:
+            return self._plan_first_model(chosen, heldout)
+        rows = chosen.rows + (replay.rows if replay is not None else 0)
+        told = choose_settings(method, root=root, rows=rows, agent_version=self.agent_version)
+        if chosen.kind == DatasetKind.TEXT:
             told = {**told, "max_completion_tokens": TEXT_TOKENS}
-            measured = heldout if heldout is not None and heldout.measured_as is RowKind.TEXT else None
-            return RunPlan(method, chosen, base_version=self.base, heldout=measured, settings=told)
+        return RunPlan(method, chosen, self.base, named, heldout=measured, replay=replay, settings=told)
+
+    def _plan_first_model(self, chosen: DatasetSnapshot, heldout: DatasetSnapshot | None) -> RunPlan:
         told = choose_settings(FROM_LABELS, root=self._new_base, rows=chosen.rows, agent_version=self.agent_version)
         return RunPlan(FROM_LABELS, chosen, base_model=self._new_base, heldout=heldout, settings=told)
+
+    def _find_named_base(self, chosen: DatasetSnapshot) -> str:
+        """What such rows can teach before there is a version: a pretrained model; "" where that is none. To choose
+        among options, the labelled rows of a first model teach a tiny one better."""
+        if chosen.kind == DatasetKind.LABELLED or chosen.is_of_tasks:
+            return ""
+        if self.root != TINY:
+            return self.root
+        return choose_named_base() if chosen.kind == DatasetKind.TEXT else ""
 
     @property
     def _new_base(self) -> str:
@@ -121,18 +138,24 @@ class Defaults:
         return RunPlan(FROM_LABELS, chosen, base_model=base, heldout=heldout, settings=told)
 
 
-def choose_settings(method: str, *, root: str, rows: int, agent_version: AgentVersion | None) -> Mapping[str, Any]:
+def choose_settings(
+    method: str, *, root: str, rows: int, agent_version: AgentVersion | None, lora: bool = True
+) -> Mapping[str, Any]:
     """Fields of the engine's spec: the measured recipe for so many rows, in batches that suit this machine where the
-    base is a real one, and the agent's own prompt and exploration."""
-    make = recipes.base_settings if METHODS[method].makes_model else recipes.round_settings
-    told = dict(make(root, max(1, rows)))
+    base is a real one, and the agent's own prompt and exploration. Without `lora` every weight of a real base is
+    trained by methods that could train an adapter."""
+    if METHODS[method].makes_model:
+        told = dict(recipes.base_settings(root, max(1, rows)))
+    else:
+        told = dict(recipes.round_settings(root, max(1, rows), lora=lora))
     if RowKind.LOGGED in METHODS[method].learns_from and rows >= ENOUGH_TO_HOLD_BACK:
         told["held_back"] = HELD_BACK
     if root != TINY:
         tokens = agent_version.max_prompt_tokens if agent_version is not None else PROMPT_TOKENS
         shape = find_shape_of_model(root) if root else None
         parameters = shape.parameters if shape is not None else None
-        told = fit_settings(told, recommend_here(), tokens=tokens, parameters=parameters)
+        fitted = fit_settings(told, recommend_here(), tokens=tokens, parameters=parameters)
+        told = dict(adapt_usable_matrices(fitted, root))
     if agent_version is not None:
         tokens = agent_version.max_prompt_tokens
         if root == TINY:  # its positions hold the template and the answer, too
@@ -193,11 +216,12 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
 
 def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> ModelVersion | None:
     """The champion, with full weights or as an adapter over a version's, which a run trains further or merges; else the
-    newest full weights. `own`: newest first, none of them marked."""
+    newest full weights that a run has made, not a named base as it came. `own`: newest first, none of them marked."""
     first = [version for version in own if version.id == champion]
     if first and first[0].is_adapter and first[0].base is not None and first[0].base.marked_at is None:
         return first[0]
-    return next((one for one in [*first, *own] if one.kind == ArtifactKind.MODEL), None)
+    trained = [one for one in own if one.method != BASE_METHOD]
+    return next((one for one in [*first, *trained] if one.kind == ArtifactKind.MODEL), None)
 
 
 def _find_root(version: ModelVersion, made_by: Mapping[uuid.UUID, TrainingRun]) -> str:

@@ -66,7 +66,8 @@ class Load:
     """What is to be calculated: the base (a version, or the name of a model), how many rows are learnt from and
     measured on, and about how long their prompts and the longest of their texts are in tokens, as far as that is
     known. `episode_steps`: of tasks, the actions that an episode has at most. `folder`: where a run without an instance
-    is written; nothing is known of earlier runs then, and nothing is reserved for others."""
+    is written; nothing is known of earlier runs then, and nothing is reserved for others. `without_propensity`: some of
+    the logged rows have none."""
 
     base_version: ModelVersion | None
     base_model: str
@@ -76,6 +77,7 @@ class Load:
     completion_tokens: int | None = None
     episode_steps: int | None = None
     folder: Path | None = None
+    without_propensity: bool = False
 
 
 def count_prompt_tokens(rows: Iterable[Mapping[str, Any]]) -> int | None:
@@ -137,6 +139,12 @@ def find_folder_of_model(name: str) -> Path | None:
     return Path(name) if name.startswith("/") else find_in_hub_cache(name, _hub_caches())
 
 
+def is_downloaded(name: str) -> bool:
+    """Whether the model's weights are here: of a hub id, its config.json alone may be."""
+    folder = find_folder_of_model(name)
+    return folder is not None and any(folder.glob("*.safetensors"))
+
+
 def _hub_caches() -> list[Path]:
     """Where an engine's transformers keeps what it has downloaded."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
@@ -160,9 +168,11 @@ def estimate_load(spec: RunSpec, load: Load, machine: Machine | None = None) -> 
         heldout=load.heldout,
         prompt_tokens=load.prompt_tokens,
         episode_steps=load.episode_steps,
+        without_propensity=load.without_propensity,
         device=device,
         cores=machine.cores,
         rate=measure_rate(device, shape.parameters) if load.folder is None else None,
+        bf16=machine.accelerator is None or machine.accelerator.bf16,
     )
 
 
@@ -259,9 +269,10 @@ def recommend_here() -> Recommended:
 
 def recommend_fitting(machine: Machine, profile: Profile = Profile.AUTO_DETECT) -> Recommended:
     """As `recommend`, with the largest model that a run would not be refused for want of memory: labelled rows of 512
-    tokens, under an adapter. Raises NoSuchHardware."""
+    tokens, under an adapter; the smallest where none has room. Raises NoSuchHardware."""
     told = recommend(machine, profile)
-    return next((one for one in (told, *list_smaller(told)) if _fits(one, machine)), told)
+    offers = [told, *list_smaller(told)]
+    return next((one for one in offers if _fits(one, machine)), offers[-1])
 
 
 def _fits(told: Recommended, machine: Machine) -> bool:

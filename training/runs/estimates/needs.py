@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.engine.spec.architectures import ARCHITECTURES, QUERY_VALUE, SEPARATE, Matrices
+from training.engine.spec.architectures import ARCHITECTURES, QUERY_VALUE, SEPARATE, Matrices, holds_in_float16
 from training.engine.spec.methods import RowKind
 from training.engine.spec.run_spec import CHECKPOINTS_KEPT, RunSpec, TinyShape
 from training.engine.spec.settings import FEWEST_OTHERS, Lora
@@ -45,7 +45,8 @@ class ModelShape:
     `attention` and `query_value`: rows and columns of the layers' matrices together, of all, of attention's, and of its
     queries' and values', which LoRA adapts.
 
-    `exact`: read from the weights; else guessed from a name that tells the size.
+    `exact`: read from the weights; else guessed from a name that tells the size. `float16`: whether that holds its
+    activations, on a GPU without bfloat16.
     """
 
     parameters: int
@@ -58,6 +59,7 @@ class ModelShape:
     attention: int
     query_value: int
     exact: bool = True
+    float16: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,7 @@ def read_shape(folder: Path) -> ModelShape | None:
         adapted=_count_adapted(matrices, named.linear, ()),
         attention=_count_adapted(matrices, named.attention, SEPARATE),
         query_value=_count_adapted(matrices, named.query_value, QUERY_VALUE),
+        float16=holds_in_float16(str(config.get("model_type"))),
     )
 
 
@@ -223,17 +226,22 @@ def estimate_run(
     rate: Rate | None,
     prompt_tokens: int | None = None,
     episode_steps: int | None = None,
+    without_propensity: bool = False,
+    bf16: bool = True,
 ) -> Estimate:
-    """`rows` are those that are learnt from, replay included; `device` is cpu, cuda, rocm or mps; `rate` that of
-    earlier runs, None without any; `episode_steps`, of tasks, the actions that an episode has at most."""
+    """`rows` are those that are learnt from, replay included; `device` is cpu, cuda, rocm or mps, and `bf16` whether it
+    multiplies in bfloat16 if it is a GPU; `rate` that of earlier runs, None without any; `episode_steps`, of tasks, the
+    actions that an episode has at most; `without_propensity`: some logged rows have none, so `ppo` acts afresh."""
     acts = episode_steps or STEPS_UNTOLD
     if spec.lora is not None:
         trained = lora_parameters(shape, spec.lora)
     else:
         trained = shape.body if spec.freeze_embeddings else shape.parameters
-    parts = _memory(shape, spec, trained, device, acts)
+    afresh = without_propensity and spec.method == "ppo" and spec.train_rows is RowKind.LOGGED
+    half = device in ("cuda", "rocm", "mps") and (bf16 or shape.float16)
+    parts = _memory(shape, spec, trained, acts, half=half, afresh=afresh)
     asked = min(prompt_tokens or spec.max_prompt_tokens, spec.max_prompt_tokens)
-    work = _work(shape, spec, rows=rows, heldout=heldout, tokens=asked + TEMPLATE_TOKENS, acts=acts)
+    work = _work(shape, spec, rows=rows, heldout=heldout, tokens=asked + TEMPLATE_TOKENS, acts=acts, afresh=afresh)
     known = rate or Rate(ROUGH_FLOPS[device] * (cores if device == "cpu" else 1))
     output = 4 * (trained if spec.lora is not None else shape.parameters)
     epochs = spec.optimiser.epochs if spec.epoch_checkpoints else 0
@@ -259,8 +267,8 @@ def lora_parameters(shape: ModelShape, lora: Lora) -> int:
     return lora.r * adapted[lora.targets]
 
 
-def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: int) -> dict[str, int]:
-    half = device in ("cuda", "rocm", "mps")  # frozen weights and products in bfloat16 over there
+def _memory(shape: ModelShape, spec: RunSpec, trained: int, acts: int, *, half: bool, afresh: bool) -> dict[str, int]:
+    """`half`: frozen weights and products are in 16 bits."""
     if spec.lora is None:
         weights = 4 * shape.parameters
     elif spec.quantisation is not None:
@@ -269,7 +277,7 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: i
         weights = (2 if half else 4) * shape.parameters + 4 * trained
     tokens = spec.max_prompt_tokens + TEMPLATE_TOKENS + spec.max_completion_tokens  # of the longest row
     at_once = spec.optimiser.batch_size
-    if spec.rewards_fresh_decisions:
+    if spec.rewards_fresh_decisions or afresh:
         at_once = min(at_once, spec.online.prompts_per_step)
     if spec.acts_while_it_learns:  # a row is a step of an episode
         at_once = min(at_once, spec.online.prompts_per_step * spec.online.group * acts)
@@ -289,7 +297,7 @@ def _memory(shape: ModelShape, spec: RunSpec, trained: int, device: str, acts: i
     }
 
 
-def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: int, acts: int) -> float:
+def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: int, acts: int, afresh: bool) -> float:
     """2 operations a weight and token in a forward; twice that in a backward, of which frozen weights need half
     (Kaplan et al. 2020, §2.1)."""
     if spec.trains_by.makes_reward_model and spec.train_rows is RowKind.LABELLED:
@@ -302,17 +310,18 @@ def _work(shape: ModelShape, spec: RunSpec, *, rows: int, heldout: int, tokens: 
         learning = rows * spec.reward_weighted.episodes * acts * (forward + spec.optimiser.epochs * train)
     elif spec.acts_while_it_learns:
         learning = spec.online.steps * spec.online.prompts_per_step * spec.online.group * acts * (forward + train)
-    elif spec.rewards_fresh_decisions:
-        visits = spec.online.steps * spec.online.prompts_per_step
+    elif spec.rewards_fresh_decisions or afresh:
+        visits = rows * spec.optimiser.epochs if afresh else spec.online.steps * spec.online.prompts_per_step
         passes = spec.online.inner_epochs if spec.method == "ppo" else 1
         learning = visits * passes * train + (visits if spec.method == "ppo" else 0) * forward
+        learning += 2 * rows * forward if afresh else 0.0  # for the reward model, and for the divergence
     else:
         scoring = rows * forward if spec.train_rows is RowKind.LOGGED else 0.0
         learning = rows * spec.optimiser.epochs * train + scoring
     models = 1 if spec.base.tiny is not None else 2
     free = min(heldout, spec.evaluate.free_rows if spec.evaluate is not None else 0)
     if spec.heldout_rows is RowKind.TASKS:
-        heldout, free = heldout * acts, 0
+        heldout, free = heldout * acts * 2, 0  # as it serves, and greedily
     return learning + models * (heldout + free) * forward
 
 

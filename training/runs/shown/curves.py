@@ -41,7 +41,7 @@ MEANINGS = {
 TITLES = {
     "kl": "KL",
     "heldout_accuracy": "held-out accuracy",
-    "heldout_solved": "held-out tasks solved",
+    "heldout_solved": "held-out tasks solved by the weights in training",
     "peak_memory_gb": "peak memory, GB",
     "steps_taken": "steps an episode",
 }

@@ -17,6 +17,7 @@ from workspaces.commands import UncheckedCommand
 from workspaces.errors import ReckonerError
 from workspaces.models import Scope
 
+LONGEST_NAME = 200
 FLAGS = {
     "scopes": "--scope",
     "requests_a_minute": "--requests-a-minute",
@@ -75,6 +76,8 @@ class Command(UncheckedCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         workspace = self.find_workspace(options["workspace"])
+        if not 1 <= len(options["name"]) <= LONGEST_NAME:
+            self.refuse(f"name: has {len(options['name'])} characters; 1 to {LONGEST_NAME} are allowed")
         days = options["expires_days"]
         if days is not None and not 0 < days <= MAX_LIFE.days:
             self.refuse(f"--expires-days: more than 0, at most {MAX_LIFE.days}")

@@ -1,0 +1,111 @@
+"""Unpacks a zip of files to import: a folder in one file, as pages and programs send it.
+
+Only what the format reads is written, under plain names inside a folder of its own; sizes are counted while they are
+unpacked, since an archive may lie about them. A member that cannot be read is a refusal, and the others are read.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from decisions.importers.reading import UnusableFile, find_files
+from decisions.importers.records import Place, Refusal
+
+ZIP = ".zip"
+MOST_FILES, LARGEST = 20_000, 512 << 20
+"""Files of an archive, and bytes of all of them together."""
+CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """`path` is the file or folder to read. `name` is what faults call it, which stands for `path` in their places."""
+
+    path: Path
+    name: str
+    refusals: tuple[Refusal, ...] = ()
+
+    def find_files(self, endings: Sequence[str]) -> list[Path]:
+        """Raises UnusableFile where there is none, and no refusal says why."""
+        try:
+            return find_files(self.path, endings)
+        except UnusableFile:
+            if self.refusals:
+                return []
+            raise
+
+    def named(self, refusal: Refusal) -> Refusal:
+        """With the name of the file inside the archive, in place of where it was unpacked."""
+        file = refusal.place.file
+        if self.name == str(self.path) or not file.startswith(str(self.path)):
+            return refusal
+        inside = f"{self.name}{file[len(str(self.path)) :]}"
+        return Refusal(Place(inside, refusal.place.line), refusal.field, refusal.reason)
+
+
+@contextmanager
+def unpack(path: Path, endings: Sequence[str]) -> Iterator[Unpacked]:
+    """Anything but a zip stays where it is. Raises UnusableFile."""
+    if path.suffix.lower() != ZIP or not path.is_file():
+        yield Unpacked(path, str(path))
+        return
+    with tempfile.TemporaryDirectory(prefix="reckoner-unpacked-") as folder:
+        root = Path(folder) / "files"
+        root.mkdir()
+        try:
+            refusals = _unpack(path, root, endings)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise UnusableFile(f"{path}: is not a zip that can be read: {error}") from error
+        yield Unpacked(root, str(path), tuple(refusals))
+
+
+def _unpack(path: Path, root: Path, endings: Sequence[str]) -> list[Refusal]:
+    refusals: list[Refusal] = []
+    left = LARGEST
+    with zipfile.ZipFile(path) as archive:
+        members = [one for one in archive.infolist() if not one.is_dir() and _ending(one.filename) in endings]
+        if len(members) > MOST_FILES:
+            raise UnusableFile(f"{path}: holds {len(members):,} files; at most {MOST_FILES:,} are read")
+        if not members:
+            raise UnusableFile(f"{path}: holds no file that ends in {', '.join(endings)}")
+        for member in members:
+            target = root.joinpath(*_parts(member.filename))
+            place = Place(f"{path}/{member.filename}", 1)
+            if target.exists():
+                refusals.append(Refusal(place, "", "has the name of another file in the zip"))
+                continue
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                left -= _write(archive, member, target, left)
+            except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+                target.unlink(missing_ok=True)
+                refusals.append(Refusal(place, "", f"cannot be unpacked: {error}"))
+            if left < 0:
+                raise UnusableFile(f"{path}: holds more than {LARGEST >> 20} MiB; import a part at a time")
+    return refusals
+
+
+def _write(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, most: int) -> int:
+    """The bytes that were written: at most one chunk more than allowed."""
+    written = 0
+    with archive.open(member) as source, target.open("wb") as handle:
+        while written <= most and (chunk := source.read(CHUNK)):
+            written += handle.write(chunk)
+    return written
+
+
+def _ending(name: str) -> str:
+    return PurePosixPath(name).suffix.lower()
+
+
+def _parts(name: str) -> list[str]:
+    """Its folders and its name, of letters that every file system takes; none leads out of the folder."""
+    parts = [re.sub(r"[^\w .-]", "_", part)[:100].strip(" ") for part in PurePosixPath(name).parts]
+    return [part if part.strip(".") else "_" for part in parts if part]
