@@ -64,7 +64,7 @@ USUAL: Mapping[str, Mapping[str, Any] | tuple[Mapping[str, Any], ...]] = {
     "import_texts": {"file": "{rows.jsonl}", "agent": "filer", "name": "rows"},
     "keys": ({"action": "list"}, {"action": "rotate", "prefix": "nobody"}, {"action": "revoke", "prefix": "nobody"}),
     "migrate": {"check_unapplied": True},
-    "monitor": ({}, {"watch": True}),
+    "monitor": ({"run_id": NOBODY}, {"watch": True}),
     "ollama": {"action": "list", "host": "http://127.0.0.1:1"},
     "people": (
         {"action": "list"},
