@@ -100,6 +100,8 @@ class LLMContextWindowExceedError(Exception):
         super().__init__(message)
 """
 FILES = {
+    "httpcore.py": "",
+    "openai/resources/__init__.py": "",
     "openhands/sdk/__init__.py": SDK,
     "openhands/sdk/conversation/exceptions.py": RUN_ERROR,
     "openhands/sdk/llm/exceptions/__init__.py": CONTEXT_ERROR,
