@@ -21,18 +21,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def small_base(warm_engine: None) -> Path:
-    """A tiny model that has read chats of the notes app's agents, with room for the longest of them."""
-    return made_once("seeds-base", _teach, sources=(ROOT / "training" / "engine", Path(notes.__file__))) / "out/model"
+    """A tiny model that has learnt to choose as the notes app's FILER and PRIORITIZER, with room for long prompts."""
+    sources = (ROOT / "training" / "engine", ROOT / "decisions" / "agents", Path(notes.__file__), Path(__file__))
+    return made_once("seeds-base", _teach, sources=sources) / "out/model"
 
 
 def _teach(folder: Path) -> None:
-    lines = [
-        notes.as_chat(kind, *notes.decision(kind, number)) for kind in ("FILER", "PRIORITIZER") for number in range(64)
-    ]
-    (folder / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [notes.as_labelled(kind, number) for kind in ("FILER", "PRIORITIZER") for number in range(64)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     room = json.dumps({"max_prompt_tokens": 4096, "max_completion_tokens": 1024, "threads": 2})
     told = run_ours(
-        "train", "--data", folder / "chats.jsonl", "--output", folder / "out", "--model", "tiny", "--method",
+        "train", "--data", folder / "rows.jsonl", "--output", folder / "out", "--model", "tiny", "--method",
         "pretrain", "--epochs", 6, "--batch-size", 8, "--learning-rate", 3e-3, "--set", room,
     )  # fmt: skip
     assert told.code == 0, told.errors

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
+
+from decisions.agents.choices import choices_of, option_of
+from decisions.agents.prompts import make_prompt
+from decisions.agents.services import kind_setup
 
 FILES = {
     "flight hotel passport visa": {"status": "TODO", "swimlane": "PROJECT", "priority": "HIGH"},
@@ -23,10 +26,9 @@ def decision(kind: str, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
         words, action = list(FILES.items())[number % len(FILES)]
         title = " ".join(rng.sample(words.split(), 2))
         return {"item": {"id": f"item-{number}", "title": f"{title} {number}"}}, dict(action)
-    items = [{"id": f"item-{number}-{place}", "title": f"{rng.choice(CALM)} {place}"} for place in "abc"]
-    best = rng.choice(items)
-    best["title"] = f"{rng.choice(URGENT)} {best['id'][-1]}"
-    return {"todoItems": items}, {"recommended_item_id": best["id"]}
+    best, *others = [rng.choice(URGENT), *rng.sample(CALM, 2)]
+    items = [{"id": f"item-{word}", "title": word} for word in rng.sample([best, *others], 3)]
+    return {"todoItems": items}, {"recommended_item_id": f"item-{best}"}
 
 
 def wrong(kind: str, state: dict[str, Any], action: dict[str, Any]) -> dict[str, Any]:
@@ -36,10 +38,18 @@ def wrong(kind: str, state: dict[str, Any], action: dict[str, Any]) -> dict[str,
     return {"recommended_item_id": others[0]}
 
 
-def as_chat(kind: str, state: dict[str, Any], action: dict[str, Any]) -> dict[str, Any]:
-    """A line of the app's export."""
-    said = [{"role": "user", "content": json.dumps(state)}, {"role": "assistant", "content": json.dumps(action)}]
-    return {"messages": said, "reward": 1.0, "metadata": {"agentType": kind, "userFeedback": "CONFIRMED"}}
+def as_labelled(kind: str, number: int) -> dict[str, Any]:
+    """The right action in state `number`, as a row that teaches the kind's agent to choose it."""
+    setup = kind_setup(kind)
+    state, action = decision(kind, number)
+    options = choices_of(setup, state).options or ()
+    prompt = make_prompt(setup, state, options)
+    return {
+        "id": f"{kind}-{number}",
+        "prompt": prompt.text,
+        "options": list(options),
+        "answer": option_of(setup, action),
+    }
 
 
 def record(app: Any, kind: str, numbers: range, *, wrong_every: int = 4, model: str = MODEL) -> list[str]:

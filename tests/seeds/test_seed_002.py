@@ -62,8 +62,6 @@ from training.local import plans
 from training.local.episode_demo import Plan
 from training.runs.defaults.presets import PRESETS
 
-SENTENCES = pytest.mark.xfail(strict=False, reason="/solve sentences: 'Solve for x: 3x + 7 = 16'")
-
 # Quick start
 
 
@@ -96,7 +94,6 @@ def test_the_example_earns_8_5() -> None:
     assert world.solved and world.done and sum(reward for _, reward, _ in EXAMPLE) == 8.5
 
 
-@SENTENCES
 def test_the_example_s_own_words() -> None:
     task = Equations.read_problem("Solve for x: 3x + 7 = 16")
     assert [task.facts[name] for name in ("factor", "shift", "right")] == [3, 7, 16]

@@ -47,7 +47,7 @@ import pytest
 from reckoner_client import Reckoner, Sending, hook_into_agent
 
 from decisions.agents.services import AgentSetup, create_agent
-from decisions.models import Decision, Episode, Reward, Step
+from decisions.models import Decision, Episode, LabelSuggestion, Reward, Step
 from decisions.rewards.code_execution import SECONDS, run_response
 from decisions.rewards.components import COMPONENTS, Component, Facts, Trace
 from decisions.rewards.components.defaults import TRACES
@@ -68,11 +68,6 @@ from training.engine.spec.run_spec import RunSpec
 from training.models import DatasetSnapshot, TrainingRun
 from workspaces.access.actors import system
 from workspaces.access.services import create_api_key
-
-HOOK = pytest.mark.xfail(strict=False, reason="hook_into_agent: session per call, arguments as the tool got them")
-CHECKPOINT = pytest.mark.xfail(strict=False, reason="checkpoints' task_state (completed, failed tasks)")
-DATED = pytest.mark.xfail(strict=False, reason="dated JSON trace folders, written")
-SUGGESTIONS = pytest.mark.xfail(strict=False, reason="the auto-labeler's suggestions for labels of traces")
 
 # hardware_config
 
@@ -131,7 +126,6 @@ def test_traces_are_read_from_folders_by_date(there: Any, tmp_path: Path) -> Non
     assert import_traces(traces.write_traces(tmp_path, 8))["decisions"] == 8
 
 
-@DATED
 @pytest.mark.slow
 def test_traces_are_written_into_folders_by_date(there: Any, tmp_path: Path) -> None:
     import_traces(traces.write_traces(tmp_path, 2))
@@ -145,7 +139,8 @@ def checkpoint(count: int, **fields: Any) -> dict[str, Any]:
         at = f"2025-11-02T09:{number:02}:00"
         said.append({"role": "user", "content": f"question {number}", "timestamp": at})
         said.append({"role": "assistant", "content": f"answer {number}"})
-    return {"agent_name": "isaa", "session_data": {"s-1": {"history": said}}} | fields
+    known = {"agent_name": "isaa", "timestamp": "2025-11-02T10:00:00", "session_data": {"s-1": {"history": said}}}
+    return known | fields
 
 
 @pytest.mark.slow
@@ -159,7 +154,6 @@ def test_a_checkpoint_repeats_nothing(there: Any, tmp_path: Path) -> None:
     assert refused.code == 1 and "is a pickle" in refused.json["refusals"][0]
 
 
-@CHECKPOINT
 @pytest.mark.slow
 def test_a_checkpoint_s_tasks_are_kept(there: Any, tmp_path: Path) -> None:
     tasks = {
@@ -218,7 +212,6 @@ def test_the_hook_is_called_as_there(collector: Reckoner) -> None:
     assert "no net" in Step.objects.get(name="send").error
 
 
-@HOOK
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_the_hook_knows_the_session_and_the_arguments(collector: Reckoner) -> None:
@@ -368,16 +361,30 @@ def test_what_was_planned_is_there() -> None:
     assert {"lora", "gradient_checkpointing"} <= set(RunSpec.model_fields)
 
 
-@SUGGESTIONS
 @pytest.mark.slow
 def test_the_auto_labeler_suggests(there: Any, tmp_path: Path) -> None:
     """A classifier on manual labels suggests labels for new traces; people confirm them."""
-    for number in range(32):
-        is_right = number // len(traces.QUESTIONS) % 2 == 0
-        label = {"label": is_right, "manual_review": True} if number < 28 else {}
-        (tmp_path / f"{number}.json").write_text(json.dumps(traces.trace(number, went_well=is_right, **label)))
+    went_well = {number: number // len(traces.QUESTIONS) % 2 == 0 for number in range(80)}
+
+    def write(numbers: range, *, labelled: bool) -> None:
+        for number in numbers:
+            label = {"label": went_well[number], "manual_review": True} if labelled else {}
+            trace = traces.trace(number, went_well=went_well[number], **label)
+            (tmp_path / f"{number}.json").write_text(json.dumps(trace))
+
+    write(range(28), labelled=True)
     import_traces(tmp_path)
-    assert run_ours("suggest_labels", "isaa", "--json").code == 0
+    few = run_ours("suggest_labels", "isaa", "--json")
+    assert few.code == 1 and few.json["reason"].startswith("28 labels; at least 50 are needed")
+    write(range(28, 64), labelled=True)
+    write(range(64, 80), labelled=False)
+    import_traces(tmp_path)
+    told = run_ours("suggest_labels", "isaa", "--json")
+    assert (told.code, told.json["suggested"]) == (0, 16), told.output
+    suggested = LabelSuggestion.objects.values_list("decision__episode__external_id", "verdict")
+    assert {int(name, 16): said == "confirmed" for name, said in suggested} == {
+        number: went_well[number] for number in range(64, 80)
+    }
 
 
 # Quick start

@@ -24,7 +24,7 @@ def trace(number: int, *, went_well: bool, **fields: Any) -> dict[str, Any]:
     told = {
         "trace_id": f"{number:012x}",
         "session_id": f"session-{number}",
-        "timestamp": f"2025-11-02T10:{number:02}:00",
+        "timestamp": f"2025-11-02T{10 + number // 60}:{number % 60:02}:00",
         "user_query": QUESTIONS[number % len(QUESTIONS)],
         "tool_calls": [call | {"success": went_well, "error": None if went_well else "not found"}],
         "reasoning_steps": [

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.newer_python import environment_with
 from tests.openai_server import USAGE, OpenAIServer
-from training.engine.environments import openhands
-from training.engine.environments.folders import read_task_folder
+from tests.training.adapters.openhands_run import VARIABLE, WRITES, find_sdk, learn_by_openhands, write_task
 from training.engine.environments.openhands import OpenHands
 from training.engine.environments.outside import Endpoint
 from training.engine.environments.protocol import EnvironmentFault
@@ -26,24 +23,11 @@ from training.engine.environments.tasks import Task
 from training.engine.serving.faults import Fault
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("openhands")]
-GRADER = """
-import json, pathlib, sys
-
-answer = pathlib.Path(sys.argv[1], "answer.txt")
-print(json.dumps({"score": float(answer.is_file() and answer.read_text().strip() == "travel")}))
-"""
-VARIABLE = OpenHands.python.variable
 
 
 @pytest.fixture(scope="module")
 def sdk() -> Path:
-    """The interpreter of an environment that has the SDK, as the documentation makes it."""
-    named = os.environ.get(VARIABLE)
-    return (
-        Path(named)
-        if named
-        else environment_with("openhands", *OpenHands.python.install.split(), sources=(Path(openhands.__file__),))
-    )
+    return find_sdk()
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +49,7 @@ def server() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
-    (tmp_path / "trip" / "workspace").mkdir(parents=True)
-    (tmp_path / "trip" / "workspace" / "wanted.txt").write_text("travel\n")
-    (tmp_path / "trip" / "instruction.md").write_text("Write where to go into answer.txt.")
-    (tmp_path / "trip" / "grader.py").write_text(GRADER)
-    return read_task_folder(tmp_path / "trip")
+    return write_task(tmp_path / "trip")
 
 
 def says(*calls: tuple[str, dict[str, Any]]) -> tuple[int, dict[str, Any]]:
@@ -165,63 +145,8 @@ def test_what_ends_an_episode_is_graded_and_what_breaks_it_is_a_fault(
         agent.act(task, 4, endpoint)
 
 
-TEMPLATE = (
-    "{% for message in messages %}{{ '<|' + message['role'] + '|>' }}"
-    "{{ message['content'][:20] if message['role'] == 'system' else message['content'] }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
-"""A tiny model cannot read the SDK's whole prompt."""
-WRITES = '[{"name": "terminal", "arguments": {"command": "cat wanted.txt > answer.txt"}}]'
-
-
-def run_engine(run: Path, spec: dict[str, Any], rows: list[dict[str, Any]], *arguments: str) -> Path:
-    """The folder of the attempt."""
-    run.mkdir()
-    (run / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    spec = {"run_id": run.name, "threads": 1, "samples": 0, **spec}
-    (run / "spec.json").write_text(json.dumps(spec | {"data": {"train": "train.jsonl"} | spec["data"]}))
-    command = [sys.executable, "-m", "training.engine", str(run), "--attempt", "1", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return run / "attempts" / "1"
-
-
-def test_the_weights_in_training_answer_it_and_keep_its_tokens(
-    sdk: Path, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, str(sdk))
-    asked = [task.text, "Result of terminal: \n[The command completed with exit code 0.]"]
-    taught = [
-        {
-            "id": str(n),
-            "system": "<SOUL>\nYou are OpenH"[:20],
-            "prompt": asked[n % 2],
-            "completion": WRITES,
-            "source": "human",
-        }
-        for n in range(64)
-    ]
-    shape = {"hidden": 32, "vocabulary": 500, "max_positions": 1024}
-    spec: dict[str, Any] = {
-        "method": "pretrain",
-        "base": {"tiny": shape},
-        "data": {"rows": "text"},
-        "max_completion_tokens": 64,
-        "optimiser": {"learning_rate": 0.01, "epochs": 16, "batch_size": 16},
-    }
-    base = run_engine(tmp_path / "base", spec, taught) / "model"
-    (base / "chat_template.jinja").write_text(TEMPLATE)
-    short = msgspec.to_builtins(msgspec.structs.replace(task, facts=task.facts | {"max_steps": 2}))
-    spec = {
-        "method": "grpo",
-        "base": {"path": str(base)},
-        "data": {"rows": "tasks"},
-        "online": {"steps": 1, "prompts_per_step": 1, "group": 2, "alarms": None},
-        "sampling": {"temperature": 0.1},
-        "max_prompt_tokens": 800,
-        "max_completion_tokens": 64,
-    }
-    attempt = run_engine(tmp_path / "run", spec, [short], "--agent", "openhands")
+def test_the_weights_in_training_answer_it_and_keep_its_tokens() -> None:
+    attempt = learn_by_openhands()
     for line in (attempt / "training_episodes.jsonl").read_text().splitlines():
         episode = json.loads(line)
         assert (episode["fault"], episode["total_reward"], len(episode["trajectory"])) == (None, 1.0, 2)
