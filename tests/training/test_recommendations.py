@@ -41,7 +41,7 @@ def device_of(machine: Machine) -> torch.device:
 
 
 @given(machine=machines(), profile=st.sampled_from(Profile))
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_no_recommendation_is_refused_by_the_estimate_and_its_precision_is_what_runs(
     machine: Machine, profile: Profile
 ) -> None:

@@ -105,6 +105,7 @@ def test_exports_make_a_tiny_model_and_train_on_over_it(exported: Any, tmp_path:
         assert "Base model: a new tiny model" in (output / name / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_what_an_export_lacks_is_refused_and_nothing_is_written(
     exported: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -434,8 +434,8 @@ class TestLeftOut:
         assert self.header(api, self.PATHS[0], "limit=1") == ("limit=1+", 1)
         assert self.header(api, self.PATHS[0], "limit=2") == ("limit=1", 2)
 
-    @pytest.mark.parametrize("path", PATHS)
-    def test_the_header_is_documented(self, api, path):
+    def test_the_header_is_documented(self, api):
         schema = api("admin").get("/api/v1/schema?format=json").json()
-        documented = schema["paths"][path]["get"]["responses"]["200"]
-        assert "left out" in documented["headers"]["Reckoner-Left-Out"]["description"]
+        for path in self.PATHS:
+            documented = schema["paths"][path]["get"]["responses"]["200"]
+            assert "left out" in documented["headers"]["Reckoner-Left-Out"]["description"], path

@@ -12,7 +12,7 @@ from decisions.models import Decision
 from models_registry.models import Call
 from tests.project.gateway.test_chats import SAYS, WEATHER, chat
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway")]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway")]
 EVENTS = {"content-type": "text/event-stream"}
 HEAD = {"id": "chatcmpl-x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}

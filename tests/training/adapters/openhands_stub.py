@@ -100,7 +100,8 @@ class LLMContextWindowExceedError(Exception):
         super().__init__(message)
 """
 FILES = {
-    "httpcore.py": "",
+    # What the SDK's own packages import late, and our program with the SDK.
+    "httpcore/__init__.py": "",
     "openai/resources/__init__.py": "",
     "openhands/sdk/__init__.py": SDK,
     "openhands/sdk/conversation/exceptions.py": RUN_ERROR,
