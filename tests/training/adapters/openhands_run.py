@@ -20,6 +20,7 @@ from training.engine.environments.folders import read_task_folder
 from training.engine.environments.openhands import OpenHands
 from training.engine.environments.tasks import Task
 
+ROOT = Path(__file__).resolve().parents[3]
 VARIABLE = OpenHands.python.variable
 GRADER = """
 import json, pathlib, sys
@@ -103,6 +104,6 @@ def _run_engine(
     (run / "spec.json").write_text(json.dumps(spec | {"data": {"train": "train.jsonl"} | spec["data"]}))
     command = [sys.executable, "-m", "training.engine", str(run), "--attempt", "1", *arguments]
     variables = os.environ | ({VARIABLE: str(sdk)} if sdk else {})
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, env=variables)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, env=variables, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return run / "attempts" / "1"
