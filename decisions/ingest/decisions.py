@@ -152,6 +152,7 @@ def _prepare_decisions(
         "model_version_id": [
             None if number is None else versions[current.agent.registered_model_id, number] for current, number in acted
         ],
+        "confidence": list(map(_stated_confidence, given["confidence"], given["action"])),
         "exposure_id": [None] * len(items),
         "other_arm_propensity": [None] * len(items),
         "cost": [as_cost(cost) for cost in given["cost"]],
@@ -160,6 +161,15 @@ def _prepare_decisions(
         "content_hash": content_hashes([item for _, item in items]),
     }
     return Prepared([index for index, _ in items], {name: given[name] for name in AS_GIVEN} | columns, errors)
+
+
+def _stated_confidence(confidence: float | None, action: object) -> float | None:
+    """The decision's own, else the one that its action states."""
+    if confidence is None and isinstance(action, dict):
+        stated = action.get("confidence")
+        if isinstance(stated, int | float) and not isinstance(stated, bool) and 0 <= stated <= 1:
+            return float(stated)
+    return confidence
 
 
 def _turn(items: Sequence[tuple[int, DecisionIn]]) -> Columns:

@@ -16,9 +16,10 @@ from django.db import transaction
 from django.template.loader import render_to_string
 
 from decisions.agents.current import find_current_version
+from decisions.agents.example_values import write_example
 from decisions.agents.prompts import template_fields
 from decisions.agents.services import AgentSetup, check_setup, create_agent
-from decisions.models import Agent, AgentKind
+from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion
 from models_registry.models import Alias, AliasName
 from workspaces.access.actors import Actor
 from workspaces.access.services import NO_LIMITS, KeyLimits, NewKey, create_api_key
@@ -29,6 +30,9 @@ EXAMPLE = "Dinner with Kim on Friday at eight"
 EXAMPLE_OPTIONS = ("today", "this week", "later")
 USUAL_SCOPES = (Scope.ROUTE_READ, Scope.DECISIONS_WRITE, Scope.FEEDBACK_WRITE, Scope.EXPORT_READ)
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+NAMES = re.compile(r"(?<=[ \[])(true|false|null)(?=,?$)", re.MULTILINE)
+"""JSON's names where they are values: a text has quotes around it."""
+NAMED = {"true": "True", "false": "False", "null": "None"}
 LANGUAGES = (("curl", "curl.sh"), ("Python", "python.py"), ("TypeScript", "typescript.ts"))
 """Name and file, in the order of the page."""
 
@@ -132,27 +136,49 @@ def write_snippets(*, url: str, token: str, agent: Agent, asks: bool) -> tuple[S
     """The programs for one agent. `url` is the instance's address without a path."""
     version = find_current_version(agent)
     assert version is not None  # the page offers agents with one
-    state = example_state(version.prompt_template)
-    options = version.options or list(EXAMPLE_OPTIONS)
-    item: dict[str, Any] = {"state": state, "unit": "example-1"}
-    if version.options is None:
-        item["options"] = options
+    item = example_item(version, asks=asks)
     if not asks:
-        item = {"agent": agent.slug, **item, "action": options[0], "policy_name": "my-own-rules"}
+        item = {"agent": agent.slug, **item, "policy_name": "my-own-rules"}
     context = {
         "url": url.rstrip("/"),
         "token": token,
         "asks": asks,
         "path": f"/api/v1/agents/{agent.slug}/decide" if asks else "/api/v1/decisions",
-        # JSON is a literal of Python and TypeScript as well, as long as it holds text only.
+        # JSON is a literal of TypeScript as well, and of Python as long as it holds neither true, false nor null.
         "line": json.dumps(item, ensure_ascii=False),
-        "python": json.dumps(item, ensure_ascii=False, indent=4),
+        "python": NAMES.sub(lambda name: NAMED[name[1]], json.dumps(item, ensure_ascii=False, indent=4)),
         "typescript": json.dumps(item, ensure_ascii=False, indent=2).replace("\n", "\n  "),
     }
     # A rendered template counts as safe HTML, which a program with an agent's options in it is not: strip() makes it
     # plain text again, so that the page escapes it.
     texts = {file: render_to_string(f"project/snippets/{file}.txt", context).strip() + "\n" for _, file in LANGUAGES}
     return tuple(Snippet(language, file, texts[file]) for language, file in LANGUAGES)
+
+
+def example_item(version: AgentVersion, *, asks: bool) -> dict[str, Any]:
+    """A state that fits the version, with options where each decision brings its own, and unless a model is asked
+    (`asks`) with an action."""
+    state = example_state(version.prompt_template)
+    if version.state_schema is not None:
+        written = write_example(version.state_schema)
+        state = state | written if isinstance(written, dict) else state
+    item: dict[str, Any] = {"state": state, "unit": "example-1"}
+    space, options = version.action_space, version.options or list(EXAMPLE_OPTIONS)
+    if version.options is None and space in (ActionSpaceKind.CHOICE, ActionSpaceKind.RANKING):
+        item["options"] = options
+    if asks:
+        return item
+    if space == ActionSpaceKind.STRUCTURED:
+        item["action"] = write_example(version.action_schema or {}, state=state)
+        if isinstance(item["action"], dict) and "confidence" in item["action"]:
+            item["confidence"] = item["action"]["confidence"]
+    elif space == ActionSpaceKind.RANKING:
+        item["action"] = options
+    elif space == ActionSpaceKind.TOOL_CALLS:
+        item["action"] = [{"name": "look_up", "arguments": {"query": EXAMPLE}}]
+    else:
+        item["action"] = EXAMPLE if space == ActionSpaceKind.TEXT else options[0]
+    return item
 
 
 def example_state(template: str) -> dict[str, Any]:

@@ -16,10 +16,13 @@ from django.contrib.sessions.models import Session
 from django.urls import reverse
 from django.utils import timezone
 
+from decisions.agents.actions import make_space
+from decisions.agents.current import find_current_version
+from decisions.agents.services import create_notes_agents
 from decisions.models import Agent, Decision, Feedback
 from models_registry.backends.outbound import close_clients
 from models_registry.versions.services import NewVersion, register_version, store_artifact
-from project.pages.connect import Connection, NewAgent, connect_app, example_state, write_snippets
+from project.pages.connect import Connection, NewAgent, connect_app, example_item, example_state, write_snippets
 from tests.node import fetch_package
 from tools.factories import (
     OPTIONS,
@@ -256,6 +259,37 @@ def test_the_programs_offer_options_only_where_the_agent_has_none_of_its_own() -
         for asks in (False, True):
             snippets = write_snippets(url="http://reckoner", token="key", agent=agent, asks=asks)
             assert [('"options"' in snippet.text) for snippet in snippets] == [offers] * len(snippets)
+
+
+EXAMPLE_SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "minimum": 3}, "ok": {"type": "boolean"}, "at": {"$ref": "#/$defs/place"}},
+    "required": ["n", "ok", "at"],
+    "$defs": {"place": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}},
+}
+
+
+@pytest.mark.django_db
+def test_the_programs_send_what_every_agent_takes(workspace: Any, by: Any) -> None:
+    agents = create_notes_agents(by=by)
+    for space, schema in (("text", None), ("tool_calls", None), ("ranking", None), ("structured", EXAMPLE_SCHEMA)):
+        own = AgentFactory(workspace=workspace)
+        AgentVersionFactory(agent=own, action_space=space, options=None, action_schema=schema)
+        agents.append(own)
+    for agent in agents:
+        version = find_current_version(agent)
+        assert version is not None
+        checks = make_space(version.action_space, version.action_schema, version.state_schema)
+        for asks in (False, True):
+            item = example_item(version, asks=asks)
+            options = item.get("options", version.options)
+            faults = checks.state.faults(item["state"]) if checks.state is not None else []
+            if not asks:
+                faults = checks.faults(item["action"], options=options, state=item["state"])
+            assert faults == [], (agent.slug, item)
+            text = write_snippets(url="http://reckoner", token="key", agent=agent, asks=asks)[1].text
+            compile(text, "python.py", "exec")
+            assert not re.search(r"[ \[](true|false|null),?$", text, re.MULTILINE)
 
 
 def test_a_key_without_a_usable_agent_is_not_made(by: Any) -> None:

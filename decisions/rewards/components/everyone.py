@@ -26,12 +26,11 @@ def verdict_value(facts: Facts, parameters: Parameters) -> float | None:
 
 
 def calibration(facts: Facts, parameters: Parameters) -> float | None:
-    """−|confidence − correct| in [−1, 0], where correct is 1 for a confirmed decision and 0 otherwise."""
+    """−|confidence − correct| in [−1, 0], where correct is 1 for a confirmed decision and 0 otherwise; None where no
+    confidence was stated."""
     verdict = facts.verdict
-    if verdict is None or verdict == "ignored":
+    if verdict is None or verdict == "ignored" or facts.confidence is None:
         return None
-    if facts.confidence is None:
-        raise ComponentError("the decision has no confidence")
     if not 0.0 <= facts.confidence <= 1.0:
         raise ComponentError(f"confidence {facts.confidence} must be from 0 to 1")
     return -abs(facts.confidence - (1.0 if verdict == "confirmed" else 0.0))

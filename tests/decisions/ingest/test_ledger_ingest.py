@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from django.utils import timezone
 
+from decisions.agents.services import create_agent
 from decisions.ingest.schemas import DecisionIn
 from decisions.models import Decision, Episode, Feedback
 from tests.decisions.conftest import body, verdict
@@ -96,6 +97,22 @@ class TestOneDecision:
         row = Decision.objects.get(id=sent["id"])
         assert row.observed_at.isoformat() == moment
         assert row.episode.external_id == "mailbox 7"
+
+    @pytest.mark.parametrize(
+        ("given", "stated", "stored"), [(None, 0.7, 0.7), (0.2, 0.7, 0.2), (None, 1, 1.0), (None, None, None)]
+    )
+    def test_the_confidence_that_an_action_states_is_the_decision_s(self, api, by, given, stated, stored):
+        create_agent(by=by, slug="notes-filer", name="Filer", kind="FILER")
+        action = {"status": "TODO"} | ({} if stated is None else {"confidence": stated})
+        answer = api("decisions:write").post(
+            "/api/v1/decisions",
+            {
+                "agent": "notes-filer", "state": {"item": {"title": "x"}}, "action": action, "policy_name": "app",
+                **({} if given is None else {"confidence": given}),
+            },
+        )  # fmt: skip
+        assert answer.status_code == 201
+        assert Decision.objects.get().confidence == stored
 
     def test_without_an_id_the_server_gives_one(self, client):
         answer = client.post("decisions", body())

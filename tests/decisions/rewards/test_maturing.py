@@ -186,7 +186,8 @@ def test_a_failed_component_is_not_an_outcome(expose, agent, by):
     )
     exposure = expose("ann", 60)
     FeedbackFactory(
-        decision=DecisionFactory(agent=agent, exposure=exposure, confidence=None, observed_at=NOW - minutes(59)),
+        decision=DecisionFactory(agent=agent, exposure=exposure, observed_at=NOW - minutes(59)),
+        value="liked",
         observed_at=NOW - minutes(58),
     )
     mature_outcomes(NOW)

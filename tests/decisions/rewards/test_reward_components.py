@@ -55,7 +55,6 @@ class TestComponents:
         ("name", "facts"),
         [
             ("verdict", Facts(measures={"verdict": "liked"})),
-            ("calibration", Facts(measures={"verdict": "confirmed"})),
             ("calibration", Facts(measures={"verdict": "confirmed"}, confidence=1.2)),
             ("matches_answer", Facts(action="a")),
             ("matches_answer", Facts(answer="a")),

@@ -96,15 +96,23 @@ def test_a_component_that_fails_stores_its_error_and_no_value(agent, by):
     spec = create_reward_spec(
         by=by, agent=agent, content=SpecContent([ComponentSetup("verdict"), ComponentSetup("calibration")])
     )
-    decision = DecisionFactory(agent=agent, confidence=None)
-    FeedbackFactory(decision=decision, value="confirmed")
+    decision = DecisionFactory(agent=agent, confidence=0.5)
+    FeedbackFactory(decision=decision, value="liked")
     assert calculate_rewards(spec).processed == 1
     reward = Reward.objects.get()
     assert (reward.value, reward.raw) == (None, None)
-    assert reward.components == {
-        "verdict": {"value": 1.0},
-        "calibration": {"error": "the decision has no confidence"},
-    }
+    assert reward.components["calibration"] == {"value": -0.5}
+    assert reward.components["verdict"]["error"].startswith("unknown verdict liked")
+
+
+def test_a_decision_without_a_stated_confidence_has_its_verdict_s_reward(agent, by):
+    spec = create_reward_spec(
+        by=by, agent=agent, content=SpecContent([ComponentSetup("verdict"), ComponentSetup("calibration", 0.1)])
+    )
+    FeedbackFactory(decision=DecisionFactory(agent=agent, confidence=None), value="confirmed")
+    calculated = calculate_rewards(spec)
+    assert (calculated.processed, calculated.errors) == (1, 0)
+    assert Reward.objects.get().raw == 1.0
 
 
 # Feedback as it may arrive: (minutes on the client's clock, verdict), each 1 to 5 times, in any order.
