@@ -300,8 +300,9 @@ def _named(name: str, schema: Mapping[str, Any], error: ValidationError) -> Iter
         yield FieldFault(f"{path}.{details['property']}", "is missing", "a value")
     elif error.kind.name == "additionalProperties":
         known = _known_fields(schema, error.schema_path)
+        expected = ("one of " + ", ".join(known))[:LONGEST_REASON] if known else ""
         for field in sorted(details["unexpected"]):
-            yield FieldFault(f"{path}.{field}", "is not a known field", "one of " + ", ".join(known) if known else "")
+            yield FieldFault(f"{path}.{field}", "is not a known field", expected)
     else:
         yield FieldFault(path, error.message[:LONGEST_REASON], _wanted(error.kind.name, details))
 

@@ -116,3 +116,9 @@ def test_half_of_a_character_is_a_fault():
     for value in ("\ud800", {"\ud800": 1}, ["\ud800"]):
         [fault] = Schema({"const": 1}, "action").faults(value)
         assert fault.field == "action" and "half of a character" in fault.reason
+
+
+def test_the_known_fields_of_a_fault_have_a_bound():
+    schema = {"items": {"additionalProperties": False, "properties": {f"field {at}": True for at in range(1_000)}}}
+    faults = Schema(schema, "action").faults([{"other": 1}] * 3)
+    assert [len(fault.expected) for fault in faults] == [300] * 3
