@@ -118,7 +118,7 @@ def fit(texts: Sequence[str], actions: Sequence[str], *, precision: float = PREC
         )
     said, right = [texts[place] for place in kept], [known.index(actions[place]) for place in kept]
     if 2 * sum(_WORD.search(text) is not None for text in said) < len(said):  # a fold could have no features at all
-        raise TooFewLabels(f"{len(kept)} labels, but most of their decisions have no words to tell them apart by")
+        raise TooFewLabels(f"{len(kept)} labels, but most of their decisions have no words to learn from")
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     probabilities = cross_val_predict(_pipeline(seed), said, right, cv=folds, method="predict_proba")
     classifier = learn(said, [known[answer] for answer in right], seed=seed)
