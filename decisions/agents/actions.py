@@ -19,6 +19,7 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import Draft202012Validator, ValidationError
 
+from decisions.agents.schema_cost import find_cost_fault
 from workspaces.errors import FieldFault
 
 LINEAR = jsonschema_rs.RegexOptions()
@@ -88,14 +89,20 @@ class Schema:
             self._lack = getattr(error, "message", str(error))
 
     def fits(self, value: Any) -> bool:
-        return self._validator is not None and self._validator.is_valid(value)
+        try:
+            return self._validator is not None and self._validator.is_valid(value)
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape
+            return False
 
     def faults(self, value: Any) -> list[FieldFault]:
         if self._validator is None:
             return [FieldFault(self.name, f"the agent's schema cannot be used: {self._lack}"[:LONGEST_REASON])]
-        if self._validator.is_valid(value):
-            return []
-        errors = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.instance_path)))
+        try:
+            if self._validator.is_valid(value):
+                return []
+            errors = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.instance_path)))
+        except UnicodeEncodeError:
+            return [FieldFault(self.name, "contains half of a character (a lone surrogate)", "whole characters")]
         return [fault for error in errors for inner in _inside(error) for fault in _named(self.name, self.plain, inner)]
 
 
@@ -293,8 +300,9 @@ def _named(name: str, schema: Mapping[str, Any], error: ValidationError) -> Iter
         yield FieldFault(f"{path}.{details['property']}", "is missing", "a value")
     elif error.kind.name == "additionalProperties":
         known = _known_fields(schema, error.schema_path)
+        expected = ("one of " + ", ".join(known))[:LONGEST_REASON] if known else ""
         for field in sorted(details["unexpected"]):
-            yield FieldFault(f"{path}.{field}", "is not a known field", "one of " + ", ".join(known) if known else "")
+            yield FieldFault(f"{path}.{field}", "is not a known field", expected)
     else:
         yield FieldFault(path, error.message[:LONGEST_REASON], _wanted(error.kind.name, details))
 
@@ -328,6 +336,8 @@ def check_schema(schema: Mapping[str, Any]) -> str | None:
     for reference in _references(schema):
         if not isinstance(reference, str) or not reference.startswith("#"):
             return f"{reference!r} refers to another document"
+    if reason := find_cost_fault(schema):
+        return reason
     for offered in _found(schema, {OFFERED}):
         if not isinstance(offered, str) or not all(part.removesuffix(_EACH) for part in offered.split(".")):
             return f"{OFFERED}: {offered!r} is not a path in the state, such as items[].id"

@@ -6,6 +6,7 @@ unpacked, since an archive may lie about them. A member that cannot be read is a
 
 from __future__ import annotations
 
+import lzma
 import re
 import tempfile
 import zipfile
@@ -22,6 +23,13 @@ ZIP = ".zip"
 MOST_FILES, LARGEST = 20_000, 512 << 20
 """Files of an archive, and bytes of all of them together."""
 CHUNK = 1 << 18
+LONGEST_PART = 200
+"""Bytes of the name of a file or folder; file systems take 255."""
+BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError, EOFError, OSError),
+    UnicodeDecodeError,
+)
+"""What zipfile raises for what it cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ def unpack(path: Path, endings: Sequence[str]) -> Iterator[Unpacked]:
         root.mkdir()
         try:
             refusals = _unpack(path, root, endings)
-        except (zipfile.BadZipFile, OSError) as error:
+        except BROKEN as error:
             raise UnusableFile(f"{path}: is not a zip that can be read: {error}") from error
         yield Unpacked(root, str(path), tuple(refusals))
 
@@ -78,26 +86,31 @@ def _unpack(path: Path, root: Path, endings: Sequence[str]) -> list[Refusal]:
         for member in members:
             target = root.joinpath(*_parts(member.filename))
             place = Place(f"{path}/{member.filename}", 1)
-            if target.exists():
-                refusals.append(Refusal(place, "", "has the name of another file in the zip"))
-                continue
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 left -= _write(archive, member, target, left)
-            except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-                target.unlink(missing_ok=True)
-                refusals.append(Refusal(place, "", f"cannot be unpacked: {error}"))
+            except (FileExistsError, NotADirectoryError):
+                refusals.append(Refusal(place, "", "has the name of another file in the zip"))
+            except BROKEN as error:
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+                refusals.append(Refusal(place, "", f"cannot be unpacked: {reason}"))
             if left < 0:
                 raise UnusableFile(f"{path}: holds more than {LARGEST >> 20} MiB; import a part at a time")
     return refusals
 
 
 def _write(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, most: int) -> int:
-    """The bytes that were written: at most one chunk more than allowed."""
+    """The bytes that were written: at most one chunk more than allowed. Raises FileExistsError, and one of BROKEN, of
+    which nothing is left then."""
     written = 0
-    with archive.open(member) as source, target.open("wb") as handle:
-        while written <= most and (chunk := source.read(CHUNK)):
-            written += handle.write(chunk)
+    with target.open("xb") as handle:
+        try:
+            with archive.open(member) as source:
+                while written <= most and (chunk := source.read(CHUNK)):
+                    written += handle.write(chunk)
+        except BROKEN:
+            target.unlink()
+            raise
     return written
 
 
@@ -107,5 +120,12 @@ def _ending(name: str) -> str:
 
 def _parts(name: str) -> list[str]:
     """Its folders and its name, of letters that every file system takes; none leads out of the folder."""
-    parts = [re.sub(r"[^\w .-]", "_", part)[:100].strip(" ") for part in PurePosixPath(name).parts]
+    parts = [_cut(re.sub(r"[^\w .-]", "_", part).strip(" ")) for part in PurePosixPath(name).parts]
     return [part if part.strip(".") else "_" for part in parts if part]
+
+
+def _cut(part: str) -> str:
+    """No longer than file systems take, with its ending, by which formats know their files."""
+    ending = PurePosixPath(part).suffix[-20:]
+    stem = part[: len(part) - len(ending)].encode()[: LONGEST_PART - len(ending.encode())]
+    return stem.decode(errors="ignore") + ending

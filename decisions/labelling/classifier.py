@@ -7,6 +7,7 @@ scikit-learn is loaded when something is fitted.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ COST = 0.5
 """Of the support vector machines: their C."""
 LONGEST = 4_000
 """Characters."""
+_WORD = re.compile(r"\w\w")
+"""What scikit-learn takes for a word."""
 
 
 class TooFewLabels(ValueError):
@@ -114,6 +117,8 @@ def fit(texts: Sequence[str], actions: Sequence[str], *, precision: float = PREC
             f" {FEWEST_OF_AN_ACTION} each"
         )
     said, right = [texts[place] for place in kept], [known.index(actions[place]) for place in kept]
+    if 2 * sum(_WORD.search(text) is not None for text in said) < len(said):  # a fold could have no features at all
+        raise TooFewLabels(f"{len(kept)} labels, but most of their decisions have no words to learn from")
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     probabilities = cross_val_predict(_pipeline(seed), said, right, cv=folds, method="predict_proba")
     classifier = learn(said, [known[answer] for answer in right], seed=seed)

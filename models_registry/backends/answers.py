@@ -8,7 +8,6 @@ take are listed in docs/gateway.md ("Answers of other servers").
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import msgspec
 
 MOST_CALLS = 128
+LONGEST_NAME = 1024
+"""Characters of a call's function, all pieces together: longer ones would be copied again with each piece."""
 MOST_TOKENS = 2**31 - 1
 """The largest count that the ledger stores."""
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -52,16 +53,16 @@ def read_completion(answer: Any) -> dict[str, Any]:
         raise MalformedAnswer("without a message")
     reader = ChunkReader()
     message = reader.read_message(choice["message"], whole=True)
-    message = {name: _without_surrogates(value) if isinstance(value, str) else value for name, value in message.items()}
     read = {**answer, "choices": [{**choice, "index": 0, "message": message, "finish_reason": _reason(choice)}]}
-    return _with_usage(read)
+    whole: dict[str, Any] = _with_whole_characters(_with_usage(read))
+    return whole
 
 
 def read_count(value: Any) -> int | None:
     """A number of tokens; None where the server's value is no such number. Fractions are rounded."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return round(value) if 0 <= value <= MOST_TOKENS else None
+    return round(value) if 0 <= value <= MOST_TOKENS else None  # NaN is neither
 
 
 @dataclass(slots=True)
@@ -98,7 +99,8 @@ class ChunkReader:
             rest = {name: value for name, value in choice.items() if name != "message"}
             read.append({**rest, "index": 0, "delta": message, "finish_reason": reason})
             self.finished = self.finished or reason is not None
-        return _with_usage({**chunk, "choices": read})
+        whole: dict[str, Any] = _with_whole_characters(_with_usage({**chunk, "choices": read}))
+        return whole
 
     def read_message(self, message: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
         """`whole`: each of its calls is complete, and not a piece of one."""
@@ -138,6 +140,8 @@ class ChunkReader:
         # Some repeat the whole name with every piece; no name is said in pieces that are equal to all before them.
         piece = "" if name == self._names[index] else name
         self._names[index] += piece
+        if len(self._names[index]) > LONGEST_NAME:
+            raise MalformedAnswer(f"a call whose function's name has more than {LONGEST_NAME} characters")
         read_function = {"name": piece} if piece else {}
         read_function |= {"arguments": arguments} if arguments is not None else {}
         rest = {key: value for key, value in call.items() if key not in {"index", "id", "function"}}
@@ -211,6 +215,24 @@ def _with_usage(answer: dict[str, Any]) -> dict[str, Any]:
         if known:
             answer["usage"] = {name: value for name, value in usage.items() if name not in COUNTS} | known
     return answer
+
+
+def _with_whole_characters(value: Any) -> Any:
+    """Wherever a half of a surrogate pair stands, it could not be sent on. Raises MalformedAnswer."""
+    try:
+        return _clean(value)
+    except RecursionError as error:
+        raise MalformedAnswer("what is nested too deeply") from error
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return _without_surrogates(value)
+    if isinstance(value, list):
+        return list(map(_clean, value))
+    if isinstance(value, dict):
+        return {_without_surrogates(name): _clean(inner) for name, inner in value.items()}
+    return value
 
 
 def _without_surrogates(text: str) -> str:

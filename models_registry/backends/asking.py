@@ -32,12 +32,12 @@ CLIENTS: Mapping[str, Client] = {
     BackendKind.OPENAI: OpenAIClient(),
     BackendKind.VLLM: OpenAIClient(),
 }
-_BREAKERS: dict[tuple[str, str], Breaker] = defaultdict(Breaker)
+_BREAKERS: dict[tuple[uuid.UUID | None, str, str], Breaker] = defaultdict(Breaker)
 
 
 def breaker_of(endpoint: Endpoint) -> Breaker:
-    """This process's breaker of the server."""
-    return _BREAKERS[endpoint.name, endpoint.url]
+    """This process's breaker of the backend: one of another workspace at the same address may have a wrong key."""
+    return _BREAKERS[endpoint.backend, endpoint.name, endpoint.url]
 
 
 def forget_breakers() -> None:

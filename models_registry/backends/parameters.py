@@ -7,6 +7,7 @@ without what was refused, and later ones never have it. Kept in the process; ano
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,8 +22,10 @@ REFUSING = (
     "unsupported", "not supported", "does not support", "unrecognized", "unknown", "unexpected", "not permitted",
 )  # fmt: skip
 
-_REFUSED: dict[tuple[str, str], frozenset[str]] = {}
-"""Names of parameters, by the server's address and its model."""
+Key = tuple[uuid.UUID | None, str, str]
+_REFUSED: dict[Key, frozenset[str]] = {}
+"""Names of parameters, by the backend, its address and its model. Not by the address alone: a server's words may repeat
+what a client sent, and no workspace may take a parameter from another."""
 
 
 def adapt(endpoint: Endpoint, model: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,7 +42,7 @@ def adapt(endpoint: Endpoint, model: str, body: Mapping[str, Any]) -> dict[str, 
 
 def refuses(endpoint: Endpoint, model: str, parameter: str) -> bool:
     """Whether the model has refused it before."""
-    return parameter in _REFUSED.get((endpoint.url, model), ())
+    return parameter in _REFUSED.get(_key_of(endpoint, model), ())
 
 
 def learn(endpoint: Endpoint, model: str, sent: Mapping[str, Any], refusal: str, parameter: str | None = None) -> bool:
@@ -53,8 +56,8 @@ def learn(endpoint: Endpoint, model: str, sent: Mapping[str, Any], refusal: str,
         if _is_about(name, refusal.lower(), parameter):
             if len(_REFUSED) >= MOST_KEPT:
                 _REFUSED.clear()
-            known = _REFUSED.get((endpoint.url, model), frozenset())
-            _REFUSED[endpoint.url, model] = known | {name}
+            key = _key_of(endpoint, model)
+            _REFUSED[key] = _REFUSED.get(key, frozenset()) | {name}
             return True
     return False
 
@@ -62,6 +65,10 @@ def learn(endpoint: Endpoint, model: str, sent: Mapping[str, Any], refusal: str,
 def forget_refusals() -> None:
     """Every parameter may be sent again."""
     _REFUSED.clear()
+
+
+def _key_of(endpoint: Endpoint, model: str) -> Key:
+    return endpoint.backend, endpoint.url, model
 
 
 def _limit_of(endpoint: Endpoint, model: str) -> str:

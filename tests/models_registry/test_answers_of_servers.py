@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from models_registry.backends.answers import ChunkReader, MalformedAnswer, decode, read_completion, read_count
@@ -200,3 +201,34 @@ def test_json_that_is_almost_json_is_read() -> None:
     for body in (b"", b"{", b"<html>", b"[" * 100_000):
         with pytest.raises(MalformedAnswer):
             decode(body)
+
+
+def test_a_number_of_any_length_is_no_count() -> None:
+    answer = decode(b'{"choices": [], "usage": {"prompt_tokens": 1' + b"0" * 400 + b', "completion_tokens": 2}}')
+    assert ChunkReader().read(answer)["usage"] == {"completion_tokens": 2}
+
+
+def test_a_name_that_grows_with_every_piece_is_refused() -> None:
+    reader = ChunkReader()
+    with pytest.raises(MalformedAnswer, match="more than 1024 characters"):
+        for number in range(20):
+            reader.read(chunk({"tool_calls": [piece(0, name="a" * 100 + str(number))]}))
+
+
+@pytest.mark.parametrize("form", ["delta", "message"])
+def test_halves_of_characters_can_be_sent_on_wherever_they_stand(form: str) -> None:
+    half = "\\ud83d"
+    call = f'{{"id": "{half}", "function": {{"name": "{half}", "arguments": {{"{half}": "{half}"}}}}, "x": "{half}"}}'
+    message = f'{{"content": "{half}", "refusal": "{half}", "reasoning": "{half}", "tool_calls": [{call}]}}'
+    body = f'{{"id": "{half}", "x{half}": ["{half}"], "choices": [{{"{form}": {message}, "finish_reason": "{half}"}}]}}'
+    answer = decode(body.encode())
+    read = read_completion(answer) if form == "message" else ChunkReader().read(answer)
+    assert b"\\ud" not in msgspec.json.encode(read)
+
+
+def test_a_character_cut_in_halves_is_one_again() -> None:
+    reader = ChunkReader()
+    deltas = [
+        decode(f'{{"choices": [{{"delta": {{"content": "{half}"}}}}]}}'.encode()) for half in ("\\ud83d", "\\ude00")
+    ]
+    assert "".join(reader.read(one)["choices"][0]["delta"]["content"] for one in deltas) == "\U0001f600"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,16 @@ class FirstLine(msgspec.Struct):
 
 
 def read_first_line(path: Path) -> FirstLine | None:
-    """None where the first row cannot be read: the reader of labelled rows says why."""
+    """The first one that can be read, so that a broken one before it does not make an export labelled rows. None where
+    none can: the reader of labelled rows says why."""
     try:
         with path.open("rb") as lines:
-            return msgspec.json.decode(next((line for line in lines if line.strip()), b""), type=FirstLine)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+            for line in lines:
+                with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    return msgspec.json.decode(line, type=FirstLine)
+    except OSError:
+        pass
+    return None
 
 
 def read_row_file(path: Path, name: str = "") -> tuple[RowFile, list[str]]:

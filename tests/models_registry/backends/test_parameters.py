@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from models_registry.backends.asking import breaker_of, forget_breakers
 from models_registry.backends.endpoint import Endpoint
 from models_registry.backends.parameters import adapt, forget_refusals, learn, refuses
 from models_registry.models import BackendKind
@@ -71,3 +74,22 @@ def test_a_server_that_refuses_both_names_is_not_asked_for_ever() -> None:
     refusal = "Unsupported parameter: '{}'"
     assert learn(SERVER, "m", adapt(SERVER, "m", {"max_tokens": 5}), refusal.format("max_tokens"))
     assert not learn(SERVER, "m", adapt(SERVER, "m", {"max_tokens": 5}), refusal.format("max_completion_tokens"))
+
+
+def test_what_one_backend_learns_changes_no_other_at_the_same_address() -> None:
+    ours, theirs = (replace(SERVER, backend=uuid.UUID(int=number)) for number in (1, 2))
+    sent = {"max_tokens": 5, "temperature": 0}
+    assert learn(ours, "m", sent, "unsupported: temperature", "temperature")
+    assert adapt(ours, "m", sent) == {"max_tokens": 5}
+    assert adapt(theirs, "m", sent) == sent
+
+
+def test_the_breaker_of_a_backend_leaves_others_at_the_same_address_alone() -> None:
+    ours, theirs = (replace(SERVER, backend=uuid.UUID(int=number)) for number in (1, 2))
+    forget_breakers()
+    try:
+        breaker_of(ours).failed(0.0, at_once=True)
+        assert not breaker_of(ours).allows(0.0)
+        assert breaker_of(theirs).allows(0.0)
+    finally:
+        forget_breakers()
