@@ -269,7 +269,7 @@ _METADATA = {
 def choice_row(decision: str, prompt: str, options: Sequence[str]) -> dict[str, Any]:
     """The row of an exported decision that chose the first of the options, rightly."""
     row = {"id": decision, "prompt": prompt, "options": list(options), "action": options[0]}
-    return {**row, "propensity": 0.7, "reward": 1.0, "raw": 1.0, "right": 1.0, "answer": options[0]}
+    return {**row, "propensity": 0.7, "reward": 1.0, "raw": 1.0, "right": 1.0, "group": "ann", "answer": options[0]}
 
 
 def chat_line(system: str, state: Any, answer: Any, metadata: Mapping[str, Any], row: Mapping[str, Any]) -> str:
@@ -290,6 +290,7 @@ def completion_line(prompt: str, completion: str, metadata: Mapping[str, Any], r
 
 
 _CHOICE = choice_row(DECISION, "Flights to Oslo on 3 May", ["travel", "finance"])
+del _CHOICE["answer"]  # of this decision no verdict counts
 
 
 def kept(*ids: str, errors: Sequence[Any] = ()) -> dict[str, Any]:

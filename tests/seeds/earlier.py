@@ -5,16 +5,27 @@ A line's program is looked up on that page, and all that follows it is passed on
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
 import shlex
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.core.management import call_command
 
 from tests.docs.blocks import DOCS
+
+T = TypeVar("T")
+
+
+def run_alone(work: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns, in a thread of its own: a browser of other tests may have a loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 class Ran(NamedTuple):

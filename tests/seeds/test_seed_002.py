@@ -47,7 +47,7 @@ from decisions.agents.caching import change_cache
 from decisions.agents.services import AgentSetup, create_agent
 from models_registry.versions.services import NewVersion, register_version
 from tests.seeds.conftest import ROOT
-from tests.seeds.earlier import run, run_ours
+from tests.seeds.earlier import run, run_alone, run_ours
 from tools.factories import BackendFactory, DeploymentFactory
 from training.engine.environments.agents import BaseAgent, ExpertAgent, act_now
 from training.engine.environments.business import Business
@@ -151,7 +151,7 @@ def test_an_environment_of_one_s_own() -> None:
 
 
 def test_an_agent_of_one_s_own() -> None:
-    episode = asyncio.run(YourAgent().run_episode(YourEnvironment(), YourEnvironment.draw_task(1, "train")))
+    episode = run_alone(YourAgent().run_episode(YourEnvironment(), YourEnvironment.draw_task(1, "train")))
     assert (episode.problem, episode.total_reward, episode.success, episode.steps) == ("problem1", 1.0, True, 3)
     assert [step.action for step in episode.trajectory] == ["action1", "action2", "action3"]
 
@@ -172,7 +172,7 @@ def test_successful_episodes_are_kept() -> None:
                 trajectories.append(episode)
         return trajectories
 
-    assert len(asyncio.run(generate())) == 3
+    assert len(run_alone(generate())) == 3
 
 
 @pytest.mark.parametrize(

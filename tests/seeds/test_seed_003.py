@@ -56,7 +56,7 @@ from jobs.models import Job, JobState
 from models_registry.versions.services import get_champion
 from tests.seeds import traces
 from tests.seeds.conftest import ROOT
-from tests.seeds.earlier import run_ours
+from tests.seeds.earlier import run_alone, run_ours
 from tests.training.ollama_stub import OllamaStub
 from tests.work import work_until_over
 from tools.factories import WorkspaceFactory
@@ -204,7 +204,7 @@ def collector(live_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rec
 def test_the_hook_is_called_as_there(collector: Reckoner) -> None:
     agent = FlowAgent()
     hook_into_agent(agent, collector)
-    assert asyncio.run(agent.a_run("How large is a.txt?")) == "a.txt: 12 bytes"
+    assert run_alone(agent.a_run("How large is a.txt?")) == "a.txt: 12 bytes"
     assert collector.flush() and collector.stats().refused == 0
     assert Decision.objects.get().action == "a.txt: 12 bytes"
     calls = dict(Step.objects.filter(kind="tool_call").values_list("name", "success"))
@@ -218,7 +218,7 @@ def test_the_hook_knows_the_session_and_the_arguments(collector: Reckoner) -> No
     agent = FlowAgent()
     hook_into_agent(agent, collector)
     for session in ("ann", "bob"):
-        asyncio.run(agent.a_run("How large is a.txt?", session_id=session))
+        run_alone(agent.a_run("How large is a.txt?", session_id=session))
     assert collector.flush()
     assert set(Episode.objects.values_list("session", flat=True)) == {"ann", "bob"}
     assert {str(step.arguments) for step in Step.objects.filter(name="file_size")} == {"{'path': 'a.txt'}"}

@@ -420,7 +420,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             name="a run",
         ),
         Example(
-            {"spec": A_RUN["spec"], "estimate": AN_ESTIMATE},
+            {"spec": A_RUN["spec"], "estimate": AN_ESTIMATE, "unchecked": ""},
             200,
             {
                 "agent": "filer",

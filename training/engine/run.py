@@ -359,7 +359,7 @@ class _Saved(Mapping[Which, Loaded]):
             return _warn_of(attempt, load_source(began, attempt.device))
         if self._output is None:
             return _warn_of(attempt, load_source(source, attempt.device))
-        folder = attempt.folder / self._output
+        folder = (attempt.folder / self._output).resolve()
         if self._output == "model":
             saved = ModelSource(path=str(folder))
             return Loaded(load_model(folder, attempt.device), load_tokenizer(folder), source=saved)

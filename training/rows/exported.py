@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from decisions.agents.choices import option_of
-from decisions.queries.exported import Exported, row_writer
+from decisions.queries.exported import Exported
 from training.engine.rows.types import NO, YES
 from training.models import DatasetKind
 from training.rows.reward_scale import right_of, training_scale
@@ -20,7 +20,6 @@ __all__ = ["write_exported"]
 ANSWER = "answer"
 
 
-@row_writer
 def write_exported(row: Exported) -> list[dict[str, Any]] | None:
     """Logged rows (training.engine.rows.types) with ANSWER besides: what a person's verdict says is right. Of items of
     a ranking it is yes or no."""
