@@ -301,10 +301,11 @@ class TestDatasets:
         poor = DecisionFactory(agent=agent, unit=None)
         silent = DecisionFactory(agent=agent)
         unknown = DecisionFactory(agent=agent, propensity=None)
-        failed = DecisionFactory(agent=agent, confidence=None)
+        failed = DecisionFactory(agent=agent)
         other = DecisionFactory(agent=AgentFactory(workspace=agent.workspace))
         FeedbackFactory(decision=poor, value="corrected")
-        for decision in (good, unknown, failed, other):
+        FeedbackFactory(decision=failed, value="liked")  # no verdict that a component knows
+        for decision in (good, unknown, other):
             FeedbackFactory(decision=decision, value="confirmed")
         assert silent.feedback.count() == 0
         calculate_rewards(spec)
