@@ -262,8 +262,8 @@ def make_ledger(workspace):
     RewardFactory(decision=decision)
     queue = LabelQueueFactory(workspace=workspace, slug="tickets", overlap=2, filters={"agent": "filer"})
     disputed = QueueItemFactory(queue=queue, decision=decision, state="disputed")
-    for place, said in ((1, "confirmed"), (2, "corrected")):
-        label = LabelFactory(decision=decision, verdict=said, reviewer__name=said)
+    for place, said, right in ((1, "confirmed", None), (2, "corrected", "finance")):
+        label = LabelFactory(decision=decision, verdict=said, corrected_action=right, reviewer__name=said)
         ReservationFactory(item=disputed, place=place, holder=said, label=label)
     answered = put_rows([{"id": "17", "prompt": "x", "options": ["finance", "travel"], "answer": "travel"}])
     held_out = DatasetSnapshotFactory(
