@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from decisions.agents.prompts import as_text
+from decisions.agents.references import resolve
 from decisions.editors.editor import Case, Draft, Editor, Entered, Form, Row, place_faults
 from decisions.editors.fields import draw_fields, read_fields, write_fields
 from decisions.editors.parts import MISSING, Part, name_both, pair_up, take_apart, take_fields_apart
 from decisions.editors.rows import agent_row, change_order, read_order, write_order
-from decisions.editors.schema import Around, Field, is_object, make_fields, resolve
+from decisions.editors.schema import Around, Field, is_object, make_fields
 from workspaces.errors import FieldFault
 
 FINDINGS = "findings"

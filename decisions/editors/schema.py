@@ -14,6 +14,7 @@ from typing import Any
 
 from decisions.agents.actions import OFFERED, values_at
 from decisions.agents.prompts import as_text
+from decisions.agents.references import resolve
 from decisions.editors.parts import MISSING, read_value
 
 LONG = 1_000
@@ -21,7 +22,6 @@ LONG = 1_000
 LONG_NOW = 80
 MOST_CHOICES = 200
 """More values than that are typed."""
-MAX_REFERENCES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +94,6 @@ def make_field(
     if not _can_hold(kind, before, choices):
         return field
     return replace(field, kind=kind, choices=choices)
-
-
-def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A reference to a part of the root is that part; whatever cannot be told is anything."""
-    for _ in range(MAX_REFERENCES):
-        if not isinstance(schema, Mapping):
-            return {}
-        if "$ref" not in schema:
-            return schema
-        found: Any = root
-        for step in str(schema["$ref"]).removeprefix("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, Mapping) else None
-        schema = found
-    return {}
 
 
 def _without_null(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

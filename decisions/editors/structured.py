@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decisions.agents.prompts import as_text
+from decisions.agents.references import resolve
 from decisions.editors.editor import Case, Draft, Editor, Entered, Form, place_faults
 from decisions.editors.fields import draw_fields, read_field, read_fields, write_fields
 from decisions.editors.parts import MISSING, Part, read_value, take_fields_apart
-from decisions.editors.schema import Around, Field, is_object, make_field, make_fields, resolve
+from decisions.editors.schema import Around, Field, is_object, make_field, make_fields
 from workspaces.errors import FieldFault
 
 MOST_SAID = 60

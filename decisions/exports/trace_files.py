@@ -65,15 +65,18 @@ class _Told:
 
 def write_traces(agent: Agent, choice: TraceChoice = TraceChoice()) -> Iterator[TraceFile]:
     """One file for each trace, then one with the tasks of checkpoints where the agent has any."""
-    written = 0
+    paths: set[str] = set()
     for told in _read_traces(agent, choice):
-        if choice.most is not None and written >= choice.most:
+        if choice.most is not None and len(paths) >= choice.most:
             return
         whole = _write_trace(told)
         if choice.labelled and whole["label"] is None:
             continue
-        written += 1
-        yield TraceFile(f"{told.moment:%Y-%m-%d}/{_file_name(told.name)}.json", _encode(whole))
+        path = f"{told.moment:%Y-%m-%d}/{_file_name(told.name)}"
+        if path in paths:  # an episode and a decision of one day may have the same name
+            path = f"{path}-{(told.episode or told.decisions[0]).id.hex}"
+        paths.add(path)
+        yield TraceFile(f"{path}.json", _encode(whole))
     if (state := read_task_state(agent, choice)) and not choice.labelled:
         checkpoint = {"agent_name": agent.slug, "session_data": {}, "task_state": state}
         yield TraceFile(f"{CHECKPOINTS}/{_file_name(agent.slug)}.json", _encode(checkpoint))

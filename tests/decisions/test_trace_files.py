@@ -110,6 +110,14 @@ def test_episodes_of_several_decisions_and_decisions_alone_are_traces(agent: Any
     assert [one["tool_name"] for one in single["tool_calls"]] == ["look"]
 
 
+def test_traces_of_one_name_have_files_of_their_own(agent: Any) -> None:
+    episode = EpisodeFactory(agent=agent, external_id="same", query="q", final_response="a")
+    DecisionFactory(agent=agent, episode=episode)
+    DecisionFactory(agent=agent, episode=None, external_id="same", state={"text": "x"}, action="graphs")
+    paths = [file.path for file in write_traces(agent)]
+    assert len(paths) == len(set(paths)) == 2
+
+
 def test_what_was_erased_and_what_others_have_stays_where_it_is(agent: Any, other_workspace: Any) -> None:
     DecisionFactory(agent=agent, episode=None, content_hash=ERASED_HASH)
     DecisionFactory(agent__workspace=other_workspace, agent__slug="filer")
