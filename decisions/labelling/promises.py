@@ -29,7 +29,7 @@ class Top(NamedTuple):
 class Promise:
     """threshold: calibrated confidence from which it suggests; above 1 where it never may. precision, coverage: of
     unseen labels above the threshold, and their share of all. accuracy: of its likeliest answers to all unseen labels.
-    baseline: that of an answer that reads nothing of the decision."""
+    baseline: that of a guess without reading the decision."""
 
     threshold: float
     precision: float | None

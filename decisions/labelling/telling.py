@@ -25,7 +25,7 @@ def tell_auto_labeler(labeler: AutoLabeler) -> list[str]:
     if labeler.accuracy is not None and labeler.baseline is not None:
         says.append(
             f"On labels that it had not seen, its likeliest answer is right in {labeler.accuracy:.1%}; "
-            f"an answer that reads nothing is in {labeler.baseline:.1%}."
+            f"a guess without reading is right in {labeler.baseline:.1%}."
         )
     if labeler.precision is not None and labeler.threshold is not None:
         says.append(tell_threshold(labeler.threshold, labeler.precision, labeler.coverage))
@@ -42,9 +42,7 @@ def tell_threshold(threshold: float, precision: float, coverage: float) -> str:
 def _tell_field(field: dict[str, Any]) -> str:
     if field["accuracy"] is None:
         return f"{field['field']}: {field['reason']}"
-    says = (
-        f"{field['field']}: right in {field['accuracy']:.1%}, an answer that reads nothing in {field['baseline']:.1%}."
-    )
+    says = f"{field['field']}: right in {field['accuracy']:.1%}, a guess without reading in {field['baseline']:.1%}."
     if field["precision"] is None:
         return f"{says} It is not sure enough to suggest it."
     return f"{says} {tell_threshold(field['threshold'], field['precision'], field['coverage'])}"

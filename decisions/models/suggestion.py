@@ -23,9 +23,9 @@ class AutoLabeler(WorkspaceOwned):
     """The newest training of an agent's auto-labeler; `reason` says why it suggests nothing, where it does not.
 
     Precision and coverage are of labels that it had not seen: of those above `threshold`, the share that is right, and
-    how many they are of all. `accuracy` is that of its likeliest answers to all of them, `baseline` that of an answer
-    that reads nothing. `fields` tells the same of each field of a structured action. `about` says what of an action is
-    not suggested, and why.
+    how many they are of all. `accuracy` is that of its likeliest answers to all of them, `baseline` that of a guess
+    without reading. `fields` tells the same of each field of a structured action. `about` says what of an action is not
+    suggested, and why.
     """
 
     agent = models.OneToOneField(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, Min, TextField
 from django.db.models.functions import Cast
@@ -25,9 +26,11 @@ class ShownSuggestion:
         """The right action, fields of it with the confidence of each, or the verdict, in one line."""
         one = self.suggestion
         if one.action is not None and one.verdict != Verdict.CONFIRMED:
-            return as_text(one.action)
+            return _write_action(one.action)
         if one.verdict:
             return "right" if one.verdict == Verdict.CONFIRMED else "wrong"
+        if len(one.fields) == 1:  # its confidence is that of the suggestion
+            return f"{one.fields[0]['field']} {as_text(one.fields[0]['value'])}"
         return ", ".join(
             f"{field['field']} {as_text(field['value'])} {field['confidence']:.1%}" for field in one.fields
         )
@@ -39,6 +42,13 @@ class ShownSuggestion:
     @property
     def accept(self) -> str:
         return str(self.suggestion.id) if self.suggestion.verdict else ""
+
+
+def _write_action(action: Any) -> str:
+    """The fields of an object that hold something, in one line."""
+    if not isinstance(action, dict):
+        return as_text(action)
+    return ", ".join(f"{name} {as_text(value)}" for name, value in action.items() if value not in (None, [], {}, ""))
 
 
 def find_only_decisions(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, uuid.UUID]:

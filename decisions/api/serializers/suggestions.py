@@ -37,7 +37,7 @@ class FieldQualitySerializer(serializers.Serializer[Any]):
     field = serializers.CharField(help_text="Its place in the action, with dots between names")
     labels = serializers.IntegerField(help_text="How many it learnt from")
     accuracy = serializers.FloatField(allow_null=True, help_text="Share of unseen labels that it answers right")
-    baseline = serializers.FloatField(allow_null=True, help_text="The same of an answer that reads nothing")
+    baseline = serializers.FloatField(allow_null=True, help_text="The same of a guess without reading")
     threshold = serializers.FloatField(allow_null=True, help_text="Confidence from which it suggests")
     precision = serializers.FloatField(
         allow_null=True, help_text="Share of its suggestions on unseen labels that are right"
@@ -52,7 +52,7 @@ class AutoLabelerSerializer(serializers.ModelSerializer[AutoLabeler]):
         allow_null=True, help_text="Share of unseen labels that its likeliest answer has right, with no threshold"
     )
     baseline = serializers.FloatField(
-        allow_null=True, help_text="The same of an answer that reads nothing: the commonest one, or any item"
+        allow_null=True, help_text="The same of a guess without reading: the most frequent answer, or any item"
     )
     threshold = serializers.FloatField(allow_null=True, help_text="Confidence from which it suggests")
     precision = serializers.FloatField(

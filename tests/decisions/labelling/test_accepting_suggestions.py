@@ -91,7 +91,7 @@ class TestPage:
             decision=None, episode=episode, agent=agent, workspace=agent.workspace, action=None, verdict="corrected"
         )
         page = page_client(owner).get(path).content.decode()
-        assert "its likeliest answer is right in 89.4%; an answer that reads nothing is in 31.0%." in page
+        assert "its likeliest answer is right in 89.4%; a guess without reading is right in 31.0%." in page
         assert "From a confidence of 93.0% on it suggests: 97.1% of that was right, for 68.0% of the labels." in page
         assert "finance" in page and "Where is it?" in page and "wrong" in page
         assert "Learn now" in page
