@@ -29,8 +29,6 @@ class ShownSuggestion:
             return _write_action(one.action)
         if one.verdict:
             return "right" if one.verdict == Verdict.CONFIRMED else "wrong"
-        if len(one.fields) == 1:  # its confidence is that of the suggestion
-            return f"{one.fields[0]['field']} {as_text(one.fields[0]['value'])}"
         return ", ".join(
             f"{field['field']} {as_text(field['value'])} {field['confidence']:.1%}" for field in one.fields
         )
