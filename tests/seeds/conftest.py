@@ -14,6 +14,7 @@ from tests.once import made_once
 from tests.seeds import notes
 from tests.seeds.earlier import run_ours
 from tools.factories import WorkspaceFactory
+from training.local import watching
 from workspaces.access.actors import system
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,10 +40,12 @@ def _teach(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where a module's commands are called."""
+    """Where a module's commands are called. What other tests train meanwhile is not the newest training here."""
     place, before = tmp_path_factory.mktemp("there"), Path.cwd()
     os.chdir(place)
-    yield place
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(watching, "NEWEST", f"newest-{os.getpid()}-{place.name}.json")
+        yield place
     os.chdir(before)
 
 
