@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from models_registry.backends.chat_rows import Message, find_chat_faults, find_reply_faults
+
 RIGHT_ABOVE = 0.5
 """A judged decision counts as right above this."""
 YES, NO = "yes", "no"
@@ -21,10 +23,16 @@ ROUNDING = 1e-3
 
 
 class Prompt(NamedTuple):
-    """What a model is asked: the user's text, and the system prompt before it, "" where there is none."""
+    """What a model is asked: the user's text, and the system prompt before it, "" where there is none.
+
+    A chat of several turns, or with tools, has `messages`: all of them up to where the reply begins, the system's too,
+    and `tools`, those on offer. `text` is then the chat as plain text, for whatever reads no messages, and `system` "".
+    """
 
     text: str
     system: str = ""
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Message, ...] = ()
 
 
 class Slate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,6 +143,10 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     and `synthetic` as of logged rows; where it comes from, as of labelled rows.
 
     `log_p` is the log-probability of the whole completion under the model that wrote it, null where it is not known.
+
+    A row of a chat of several turns, or with tools, has `messages` and `tools` (models_registry.backends.chat_rows);
+    `prompt` is the same as text, and `system` null. `reply`, the assistant's message, is there where it is more than
+    its words, that is where it calls tools; `completion` is the reply as text, which graders and comparisons read.
     """
 
     id: str
@@ -154,18 +166,24 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     done: bool | None = None
     synthetic: bool = False
     system: str | None = None
+    messages: tuple[Message, ...] | None = None
+    tools: tuple[Message, ...] | None = None
+    reply: Message | None = None
 
     def faults(self) -> Iterator[str]:
         if not self.completion:
             yield "completion: is empty"
+        yield from _chat_faults(self)
+        if self.reply is not None:
+            yield from find_reply_faults("reply", self.reply)
         yield from _value_faults(self.reward, self.right)
         if self.log_p is not None and not self.log_p <= 0.0:
             yield f"log_p: {self.log_p} must be at most 0"
 
 
 class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For one prompt, an action that is better than another; both as text. `synthetic`: the worse one was made up. The
-    rest is as of labelled rows."""
+    """For one prompt, an action that is better than another; both as text. `synthetic`: the worse one was made up.
+    `messages`, `tools` and the replies are as of texts, the rest as of labelled rows."""
 
     id: str
     prompt: str
@@ -179,10 +197,18 @@ class Preference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     classifier: str | None = None
     synthetic: bool = False
     system: str | None = None
+    messages: tuple[Message, ...] | None = None
+    tools: tuple[Message, ...] | None = None
+    chosen_reply: Message | None = None
+    rejected_reply: Message | None = None
 
     def faults(self) -> Iterator[str]:
         if self.chosen == self.rejected:
             yield "rejected: is the same as the chosen text"
+        yield from _chat_faults(self)
+        for name, reply in (("chosen_reply", self.chosen_reply), ("rejected_reply", self.rejected_reply)):
+            if reply is not None:
+                yield from find_reply_faults(name, reply)
 
 
 class Asking(Protocol):
@@ -196,7 +222,14 @@ class Asking(Protocol):
 
 def prompts_of(rows: Iterable[Asking]) -> list[Prompt]:
     """What a model is asked by each row."""
-    return [Prompt(row.prompt, row.system or "") for row in rows]
+    return [prompt_of(row) for row in rows]
+
+
+def prompt_of(row: Asking) -> Prompt:
+    """What a model is asked by it."""
+    if isinstance(row, Text | Preference) and row.messages:
+        return Prompt(row.prompt, "", row.messages, row.tools or ())
+    return Prompt(row.prompt, row.system or "")
 
 
 def as_decision(row: Labelled) -> Logged:
@@ -233,8 +266,16 @@ def find_answers(logged: Sequence[Logged]) -> tuple[list[Labelled], int]:
     return found, open_
 
 
-def normalise_prompt(prompt: str, system: str | None = None) -> str:
-    """Prompts that differ only in case and white space are the same question, under the same system prompt."""
+def normalise_prompt(
+    prompt: str,
+    system: str | None = None,
+    messages: Sequence[Message] | None = None,
+    tools: Sequence[Message] | None = None,
+) -> str:
+    """Prompts that differ only in case and white space are the same question, under the same system prompt. Chats of
+    several turns, or with tools, are the same where all of their messages and tools are."""
+    if messages:
+        return msgspec.json.encode([messages, tools or ()], order="sorted").decode()
     text = " ".join(prompt.casefold().split())
     return f"{system}\n\n{text}" if system else text
 
@@ -247,7 +288,9 @@ def groups_of_prompts(rows: Iterable[Rewarded]) -> list[list[Rewarded]]:
     groups: dict[str, list[Rewarded]] = {}
     for row in rows:
         if row.reward is not None:
-            groups.setdefault(normalise_prompt(row.prompt, row.system), []).append(row)
+            prompt = prompt_of(row)
+            name = normalise_prompt(prompt.text, prompt.system, prompt.messages, prompt.tools)
+            groups.setdefault(name, []).append(row)
     return [group for group in groups.values() if len({row.reward for row in group}) > 1]
 
 
@@ -256,6 +299,15 @@ class Row(Asking, Protocol):
 
     @property
     def options(self) -> tuple[str, ...]: ...
+
+
+def _chat_faults(row: Text | Preference) -> Iterator[str]:
+    if row.messages is not None:
+        yield from find_chat_faults(row.messages, row.tools or ())
+        if row.system:
+            yield "system: stands in messages, and not beside them"
+    elif row.tools is not None:
+        yield "tools: belong to messages, which are missing"
 
 
 def _value_faults(reward: float | None, right: float | None) -> Iterator[str]:
