@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB
+MOST_DESCRIPTORS = 64  # of one process
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Limits:
             f"--cpu={cpu}:{cpu + 1}",
             f"--fsize={self.disk_bytes}",
             f"--nproc={self.processes + 1}",  # bubblewrap's own first process counts too
-            "--nofile=64",
+            f"--nofile={MOST_DESCRIPTORS}",
             "--core=0",
             "--memlock=0",
             "--msgqueue=0",

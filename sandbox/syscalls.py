@@ -42,12 +42,16 @@ REFUSED = {
 }  # fmt: skip
 NEWEST = 462  # mseal; what is newer is unknown here, and the C library manages without
 CLONE, CLONE3, MMAP, PRLIMIT = (56, 220), (435, 435), (9, 222), (302, 261)
-SOCKET, SOCKETPAIR = (41, 198), (53, 199)
 NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW… flag
 SHARED_ANONYMOUS = 0x21  # MAP_SHARED | MAP_ANONYMOUS: its pages stay when all but one of them are unmapped
-# Of sockets: AF_VSOCK reaches a virtual machine's host past every namespace, and what TCP may hold in memory is one
-# amount for the whole machine.
-AF_UNIX = 1
+# What a socket holds is in no process's address space. Of sockets there are only the pairs of asyncio's event loops,
+# whose buffers keep the size they are born with (`usage` counts them): no others, as a queue of messages or of
+# connections holds hundreds of buffers (and AF_VSOCK reaches a virtual machine's host past every namespace); no larger
+# ones; and none on its way inside of another, where nobody sees it.
+SOCKET, SOCKETPAIR, SETSOCKOPT, SENDMSG, SENDMMSG = (41, 198), (53, 199), (54, 208), (46, 211), (307, 269)
+AF_UNIX, SOCK_STREAM, SOCK_TYPE_MASK, SOL_SOCKET = 1, 1, 0xF, 1
+FCNTL, SET_PIPE_SIZE = (72, 25), 1031  # a pipe keeps its size, too
+BUFFER_SIZES = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
 
 
 def write_filter(machine: str | None = None) -> bytes:
@@ -58,6 +62,7 @@ def write_filter(machine: str | None = None) -> bytes:
     column = list(ARCHITECTURES).index(machine)
     refuse = _step(RETURN, REFUSE | errno.EPERM)
     unknown = _step(RETURN, REFUSE | errno.ENOSYS)
+    no_socket = _step(RETURN, REFUSE | errno.EAFNOSUPPORT)
     allow = _step(RETURN, ALLOW)
     steps = [
         _step(LOAD, ARCHITECTURE),
@@ -90,11 +95,32 @@ def write_filter(machine: str | None = None) -> bytes:
         _step(EQUAL, 0, skip_if=1),
         refuse,
         allow,
-        _step(EQUAL, SOCKET[column], skip_if=1),
-        _step(EQUAL, SOCKETPAIR[column], skip_unless=3),
+        _step(EQUAL, SOCKET[column], skip_unless=1),
+        no_socket,
+        _step(EQUAL, SENDMSG[column], skip_unless=1),
+        refuse,
+        _step(EQUAL, SENDMMSG[column], skip_unless=1),
+        refuse,
+        _step(EQUAL, SOCKETPAIR[column], skip_unless=7),
         _step(LOAD, ARGUMENTS),
-        _step(EQUAL, AF_UNIX, skip_if=1),
-        _step(RETURN, REFUSE | errno.EAFNOSUPPORT),
+        _step(EQUAL, AF_UNIX, skip_unless=4),
+        _step(LOAD, ARGUMENTS + 8),
+        _step(AND, SOCK_TYPE_MASK),
+        _step(EQUAL, SOCK_STREAM, skip_unless=1),
+        allow,
+        no_socket,
+        _step(EQUAL, FCNTL[column], skip_unless=4),
+        _step(LOAD, ARGUMENTS + 8),
+        _step(EQUAL, SET_PIPE_SIZE, skip_unless=1),
+        refuse,
+        allow,
+        _step(EQUAL, SETSOCKOPT[column], skip_unless=9),
+        _step(LOAD, ARGUMENTS + 8),
+        _step(EQUAL, SOL_SOCKET, skip_unless=5),
+        _step(LOAD, ARGUMENTS + 2 * 8),
+        *(_step(EQUAL, option, skip_if=len(BUFFER_SIZES) - place) for place, option in enumerate(BUFFER_SIZES)),
+        allow,
+        refuse,
         allow,
     ]
     return b"".join(steps)

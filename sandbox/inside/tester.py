@@ -21,23 +21,43 @@ PASSED, FAILED, GONE, INVALID = 0, 10, 11, 12  # sandbox/programs.py has the sam
 
 
 class Gone(BaseException):
-    """The candidate ended, or answers out of turn. No test may catch it as its own failure."""
+    """The candidate ended, or answers out of turn. Whatever the tests catch, it is the verdict."""
 
 
 class NoTest(BaseException):
-    """The tests cannot decide."""
+    """The tests cannot decide. Whatever they catch, it is the verdict."""
+
+
+class CandidateRaised(Exception):
+    """The candidate's function raised, whatever it was. Only a class that the tests name arrives as itself: so no
+    exception has a meaning that its tests did not give it, as StopIteration has, which ends `map` and `zip`."""
+
+
+NEVER = (StopIteration, StopAsyncIteration)
 
 
 class Asked:
     """A function of the candidate: called here, run there."""
 
     calls = 0
+    end: BaseException | None = None  # Gone or NoTest, once it was raised
 
-    def __init__(self, channel: Channel, name: str) -> None:
+    def __init__(self, channel: Channel, name: str, expected: dict[str, type[Exception]]) -> None:
+        """`expected`: the classes of exceptions that the tests name."""
         self._channel = channel
+        self._expected = expected
         self.__name__ = name
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
+        if Asked.end is not None:
+            raise Asked.end
+        try:
+            return self._ask(positional, named)
+        except (Gone, NoTest) as error:
+            Asked.end = error
+            raise
+
+    def _ask(self, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
         Asked.calls += 1
         number = Asked.calls
         try:
@@ -52,18 +72,27 @@ class Asked:
             if answer["id"] != number:
                 raise Gone("the program answers out of turn")
             raised, text = answer.get("raised"), str(answer.get("text"))
-            value = None if raised else decode(answer["value"])
-        except (EOFError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            kinds = [self._expected[name] for name in raised or () if name in self._expected]
+            value = decode(answer["value"]) if raised is None else None
+        except Exception as error:  # whatever the candidate sends
             raise Gone("the program ended or did not answer with plain data: " + repr(error)[:200]) from None
-        if raised:
-            kind = getattr(builtins, str(raised), Exception)
-            known = isinstance(kind, type) and issubclass(kind, Exception)
-            try:
-                failure = kind(text) if known else Exception(text)
-            except TypeError:  # a class that wants more than a text
-                failure = Exception(text)
-            raise failure
-        return value
+        if raised is None:
+            return value
+        try:
+            failure = kinds[0](text) if kinds else CandidateRaised(text)
+        except TypeError:  # a class that wants more than a text
+            failure = CandidateRaised(text)
+        raise failure
+
+
+def find_expected(names: set[str]) -> dict[str, type[Exception]]:
+    """The classes of exceptions among the names."""
+    kinds = {name: getattr(builtins, name, None) for name in names}
+    return {
+        name: kind
+        for name, kind in kinds.items()
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, NEVER)
+    }
 
 
 def read(name: str) -> str:
@@ -81,8 +110,9 @@ def prepare(channel: Channel, entry_point: str) -> tuple[CodeType, dict[str, Any
     except Exception as error:
         raise NoTest("the tests or their helpers cannot be run: " + repr(error)[:200]) from None
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    expected = find_expected(used)
     for name in used - set(namespace) - set(dir(builtins)) | {entry_point}:
-        namespace[name] = Asked(channel, name)
+        namespace[name] = Asked(channel, name, expected)
     return code, namespace
 
 
@@ -105,18 +135,18 @@ def run_tests() -> None:
 
 
 def decide() -> int:
+    failed = False
     try:
         run_tests()
-    except Gone as gone:
-        sys.stderr.write(str(gone) + "\n")
-        return GONE
-    except NoTest as error:
-        sys.stderr.write(str(error) + "\n")
-        return INVALID
+    except (Gone, NoTest) as error:
+        Asked.end = Asked.end or error
     except BaseException:
         traceback.print_exc()
-        return FAILED
-    return PASSED
+        failed = True
+    if Asked.end is not None:
+        sys.stderr.write(str(Asked.end) + "\n")
+        return GONE if isinstance(Asked.end, Gone) else INVALID
+    return FAILED if failed else PASSED
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ ATTACKS = {
         for family, kind in ((2, 1), (10, 2), (40, 1), (16, 3), (17, 3), (38, 5)):  # 40: a virtual machine's host
             tried("family %d" % family, lambda: socket.socket(family, kind))
             tried("pair %d" % family, lambda: socket.socketpair(family, kind))
+        tried("local", lambda: socket.socket(socket.AF_UNIX))
         """,
     "privileges": """
         tried("user", lambda: -1 if os.getuid() == os.geteuid() == 65534 else os.getuid())
@@ -105,6 +106,13 @@ ATTACKS = {
         tried("shared", lambda: mmap.mmap(-1, 1 << 20))
         tried("zero", lambda: os.open("/dev/zero", os.O_RDWR))
         tried("locked", lambda: libc.mlockall(3))
+        one, other = socket.socketpair()
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF, 32, 33):
+            tried("larger buffers", lambda: one.setsockopt(socket.SOL_SOCKET, option, 1 << 22) or 0)
+        import fcntl
+        tried("a larger pipe", lambda: fcntl.fcntl(os.pipe()[1], 1031, 1 << 20))
+        tried("a socket on its way", lambda: socket.send_fds(one, [b"x"], [other.fileno()]))
+        tried("a queue of messages", lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
         tried("more address space", lambda: __import__("resource").setrlimit(9, (1 << 34, 1 << 34)))
         """,
 }
@@ -188,6 +196,22 @@ GREEDY: dict[str, dict[str, tuple[Limits, str]]] = {
             time.sleep(60)
             """,
         ),
+        "buffers of sockets": (
+            Limits(seconds=60, memory_bytes=128 * MIB, processes=12),
+            """
+            import socket
+            for _ in range(10):
+                if os.fork() == 0:
+                    pairs = [socket.socketpair() for _ in range(28)]
+                    for end in (end for pair in pairs for end in pair):
+                        end.setblocking(False)
+                        try:
+                            while True: end.send(b'x' * 65536)
+                        except OSError: pass
+                    time.sleep(60)
+            time.sleep(60)
+            """,
+        ),
         "files without content": (
             Limits(seconds=60, memory_bytes=48 * MIB),
             """
@@ -257,6 +281,14 @@ GREEDY: dict[str, dict[str, tuple[Limits, str]]] = {
             try:
                 for n in range(100): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
             except RuntimeError: print('as it should be' if n < 8 else n)
+            """,
+        ),
+        "an event loop": (
+            SMALL,
+            """
+            import asyncio
+            async def count(): return [await asyncio.sleep(0, n) for n in range(3)]
+            print('as it should be' if asyncio.run(count()) == [0, 1, 2] else 'no')
             """,
         ),
         "a daemon that outlives": (

@@ -119,6 +119,65 @@ def test_a_cheat_is_no_pass(name: str) -> None:
     assert not checked.passed and checked.detail, checked
 
 
+# Tests that ask within something which takes an exception for its own end, or for a no.
+SWALLOWING = """
+class Sums:
+    def __getitem__(self, at): return add(at, 1)
+    @property
+    def first(self): return add(0, 1)
+def check(candidate):
+    pairs = [(1, 2), (3, 4)]
+    assert all(total == a + b for total, (a, b) in zip(map(lambda pair: candidate(*pair), pairs), pairs))
+    for total, (a, b) in zip(map(candidate, [1, 3], [2, 4]), pairs):
+        assert total == a + b
+    assert not list(filter(lambda pair: candidate(*pair) != sum(pair), pairs))
+    assert not [total for total in iter(lambda: candidate(1, 2), 3)]
+    assert not any(total != at + 1 for at, total in zip(range(3), Sums()))
+    assert getattr(Sums(), "first", 1) == 1
+    try:
+        assert candidate(1, 1) == 2
+    except BaseException as error:
+        assert not isinstance(error, AssertionError)
+    async def ask():
+        yield candidate(1, 2)
+    async def gather():
+        return [total async for total in ask()]
+    try:
+        gather().send(None)
+    except StopIteration as done:
+        assert all(total == 3 for total in done.value)
+"""
+RAISED = ("StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInterrupt", "SystemExit", "IndexError")
+RAISED += ("AttributeError", "KeyError", "EOFError", "RuntimeError", "MemoryError", "AssertionError", "Warning")
+
+
+def test_tests_within_loops_are_passed_by_right_answers_alone() -> None:
+    assert check_program(RIGHT, SWALLOWING, "add", limits=SHORT).passed
+    off = "def add(a, b):\n    raise {}\n"
+    assert [kind for kind in RAISED if check_program(off.format(kind), SWALLOWING, "add", limits=SHORT).passed] == []
+    later = "count = 0\ndef add(a, b):\n    global count\n    count += 1\n    if count > {}: raise StopIteration\n"
+    later += "    return a + b\n"
+    assert [at for at in range(13) if check_program(later.format(at), SWALLOWING, "add", limits=SHORT).passed] == []
+
+
+def test_a_program_that_is_gone_fails_even_where_its_tests_catch_everything() -> None:
+    tests = "try:\n    add(1, 2)\nexcept BaseException:\n    pass"
+    assert check_program("import os\ndef add(a, b): os._exit(0)", tests, "add", limits=SHORT).reason == "ended"
+
+
+def test_an_exception_that_the_tests_name_arrives_as_itself() -> None:
+    tests = (
+        "for error in (ValueError, OSError):\n    try:\n        read(error is OSError)\n    except error:\n        pass"
+    )
+    tests += "\n    else:\n        assert False"
+    read = "def read(missing):\n    raise {} if missing else {}\n"
+    own = "class Odd(ValueError): pass\n"
+    assert check_program(own + read.format("FileNotFoundError", "Odd"), tests, "read", limits=SHORT).passed
+    assert not check_program(read.format("FileNotFoundError", "TypeError"), tests, "read", limits=SHORT).passed
+    named = "try:\n    assert all(map(read, [1]))\nexcept StopIteration:\n    assert False"
+    assert check_program("def read(at): raise StopIteration", named, "read", limits=SHORT).reason == "failed"
+
+
 @pytest.mark.parametrize(
     "candidate",
     ["import time\ntime.sleep(600)", "def add(a, b):\n    import time\n    time.sleep(600)", "while True: pass"],
