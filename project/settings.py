@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -396,6 +397,14 @@ MODEL_SERVER_TOKEN = load_secret("model_server_token", "RECKONER_MODEL_SERVER_TO
 MODEL_SERVER_TIMEOUT_SECONDS = env_float("RECKONER_MODEL_SERVER_TIMEOUT_SECONDS", "20")
 # Where admins may point backends: origins, such as https://api.openai.com or http://vllm:8000.
 BACKEND_URLS = env_list("RECKONER_BACKEND_URLS", "https://api.openai.com")
+# Which environment variables hold keys for backends, and the one server that each may be sent to.
+BACKEND_KEYS = env_list("RECKONER_BACKEND_KEYS", "OPENAI_API_KEY=https://api.openai.com")
+for _bound in BACKEND_KEYS:
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*_API_KEY=https?://[^/\s]+/?", _bound) or _bound.startswith("RECKONER_"):
+        raise InvalidSetting(
+            f"RECKONER_BACKEND_KEYS={_bound!r}: give variables with the origins of their servers, separated by commas, "
+            "such as OPENAI_API_KEY=https://api.openai.com; no RECKONER_ variable"
+        )
 # A server that has another one to stand in for it is waited for no longer than this.
 FALLBACK_SECONDS = env_float("RECKONER_FALLBACK_SECONDS", "1.2")
 LONGEST_ANSWER_SECONDS = env_float("RECKONER_LONGEST_ANSWER_SECONDS", "840")

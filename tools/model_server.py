@@ -21,10 +21,10 @@ SERVER: tuple[str, ...] = (sys.executable, "-m", "training.engine.server")
 
 
 @contextlib.contextmanager
-def running_model_server(artifacts: Path, token: str) -> Iterator[str]:
+def running_model_server(artifacts: Path, token: str, port: int | None = None) -> Iterator[str]:
     """Serves the artifacts under this root; yields the address once it answers. One torch thread."""
     artifacts.mkdir(parents=True, exist_ok=True)
-    port = free_port()
+    port = port or free_port()
     command = [*SERVER, "--port", str(port), "--artifacts", str(artifacts)]
     process = subprocess.Popen(
         [*command, "--threads", "1"],

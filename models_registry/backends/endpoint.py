@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
+from models_registry.backends.keys import is_bound
 from models_registry.backends.prompts import Prompt
 from models_registry.errors import BackendUnavailable
 from models_registry.models import Backend, BackendKind, Capability
@@ -46,11 +47,17 @@ class Endpoint:
 
     @property
     def secret(self) -> str:
-        """The key, read when it is used. Raises BackendUnavailable where its variable is not set."""
+        """The key, read when it is used. Raises BackendUnavailable where its variable is not set, or may not be sent to
+        this server."""
         if self.backend is None:
             return str(settings.MODEL_SERVER_TOKEN)
         if not self.key_variable:
             return ""
+        if not is_bound(self.key_variable, self.url):
+            raise BackendUnavailable(
+                f"The key of {self.key_variable} may not be sent to backend {self.name}: the operator allows it by "
+                "RECKONER_BACKEND_KEYS."
+            )
         if not (key := os.environ.get(self.key_variable, "")):
             raise BackendUnavailable(f"Backend {self.name} needs the environment variable {self.key_variable}.")
         return key

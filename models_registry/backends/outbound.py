@@ -18,6 +18,7 @@ import httpx
 from django.conf import settings
 
 from models_registry.backends.endpoint import Endpoint
+from models_registry.backends.origins import PORTS, origin_of
 from models_registry.backends.pinned import AddressRefused, PinnedTransport, choose_address
 from models_registry.errors import BackendUnavailable
 from workspaces.errors import FieldFault
@@ -26,7 +27,6 @@ MOST_BYTES = 32 * 1024 * 1024
 """Of one answer, streamed or whole. A stream costs some 200 bytes a token."""
 MOST_LINE = 4 * 1024 * 1024
 """Bytes of one line of a stream."""
-PORTS = {"http": 80, "https": 443}
 HOW = "the operator allows it by RECKONER_BACKEND_URLS"
 
 
@@ -36,21 +36,16 @@ def find_url_fault(url: str) -> FieldFault | None:
         return FieldFault("url", f"{url[:200]!r} contains spaces or control characters", "https://host/v1")
     try:
         parts = urlsplit(url)
-        origin = _origin(url)
+        origin = origin_of(url)
     except ValueError:
         return FieldFault("url", f"{url[:200]!r} is not a URL", "https://host/v1")
     if parts.scheme not in PORTS or not parts.hostname:
         return FieldFault("url", f"{url[:200]!r} is not a URL", "https://host/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         return FieldFault("url", "contains more than host and path", "https://host/v1; a key belongs in a variable")
-    if origin not in {_origin(one) for one in settings.BACKEND_URLS}:
+    if origin not in {origin_of(one) for one in settings.BACKEND_URLS}:
         return FieldFault("url", f"{parts.scheme}://{parts.netloc} is not allowed here", HOW)
     return None
-
-
-def _origin(url: str) -> tuple[str, str, int]:
-    parts = urlsplit(url)
-    return parts.scheme, (parts.hostname or "").lower(), parts.port or PORTS.get(parts.scheme, 0)
 
 
 def _checked_socket(info: aiohttp.AddrInfoType) -> socket.socket:

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from models_registry.artifacts.holders import require_files
 from models_registry.backends.adapters import WAITING, has_adapters
+from models_registry.backends.keys import find_key_fault
 from models_registry.backends.outbound import find_url_fault
 from models_registry.errors import InUse
 from models_registry.models import (
@@ -26,7 +27,6 @@ from models_registry.models import (
     ModelVersion,
     RegisteredModel,
 )
-from models_registry.models.serving import KEY_VARIABLE
 from models_registry.versions.retirement import refuse_retired
 from models_registry.versions.services import NewVersion, drop_alias, move_alias, refuse_reward_model, register_version
 from workspaces.access.actors import Actor
@@ -218,12 +218,9 @@ def _find_faults(setup: BackendSetup) -> list[FieldFault]:
         )
     if setup.kind not in BackendKind.values:
         faults.append(FieldFault("kind", f"{setup.kind!r} is unknown", ", ".join(BackendKind.values)))
-    if (fault := find_url_fault(setup.url)) is not None:
-        faults.append(fault)
-    if setup.key_variable and not re.fullmatch(KEY_VARIABLE, setup.key_variable):
-        faults.append(
-            FieldFault("key_variable", "is not …_API_KEY", "a variable such as OPENAI_API_KEY; never the key itself")
-        )
+    url_fault = find_url_fault(setup.url)
+    key_fault = find_key_fault(setup.key_variable, setup.url if url_fault is None else None)
+    faults += [fault for fault in (url_fault, key_fault) if fault is not None]
     if unknown := sorted(set(setup.capabilities) - set(Capability.values)):
         faults.append(FieldFault("capabilities", f"{', '.join(unknown)} unknown", ", ".join(Capability.values)))
     for name in ("connect_seconds", "timeout_seconds"):

@@ -72,6 +72,7 @@ def test_a_judge_that_is_not_calibrated_starts_no_run_and_one_that_drifted_no_en
     # One whose judge is calibrated goes to the engine with the server's address, and the key in its environment alone.
     server = Backend.objects.get(name="judges")
     server.key_variable = "JUDGE_API_KEY"
+    settings.BACKEND_KEYS = [f"JUDGE_API_KEY={server.url}"]
     server.save()
     run = start_run(by=by, agent=agent, plan=plan(drawn, base))
     with pytest.raises(Permanent, match="needs the environment variable JUDGE_API_KEY"):

@@ -37,9 +37,10 @@ def closed_port():
     return f"http://127.0.0.1:{free_port()}/v1"
 
 
-def test_a_pick_becomes_a_policy_that_is_exact_given_the_pick(version, deploy, serve, monkeypatch):
+def test_a_pick_becomes_a_policy_that_is_exact_given_the_pick(version, deploy, serve, monkeypatch, settings):
     monkeypatch.setenv("SOME_API_KEY", "sk-test")
     server = serve()
+    settings.BACKEND_KEYS = [f"SOME_API_KEY={server.url}"]
     deployment = deploy(server, key_variable="SOME_API_KEY", price_in="1.50", price_out="6")
     told = ask(version)
     assert (told.score.probabilities, told.score.picked, told.failures) == ((1.0, 0.0), True, ())
@@ -150,10 +151,22 @@ def test_what_may_succeed_a_moment_later_is_tried_again(version, deploy, serve):
     assert len(server.asked) == 3
 
 
-def test_a_key_that_is_not_set_fails_before_anything_is_sent(version, deploy, serve):
+def test_a_key_that_is_not_set_fails_before_anything_is_sent(version, deploy, serve, settings):
     server = serve()
+    settings.BACKEND_KEYS = [f"NO_SUCH_API_KEY={server.origin}"]
     deploy(server, key_variable="NO_SUCH_API_KEY", name="gpt")
     assert "needs the environment variable NO_SUCH_API_KEY" in ask(version).score.error
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "RECKONER_INTERNAL_API_KEY"])
+def test_a_key_of_another_server_is_not_sent(version, deploy, serve, settings, monkeypatch, variable):
+    """A row of before the operator bound variables to servers, or changed what is bound."""
+    monkeypatch.setenv(variable, "sk-of-somebody-else")
+    server = serve()
+    settings.BACKEND_KEYS = ["OPENAI_API_KEY=https://api.openai.com", f"RECKONER_INTERNAL_API_KEY={server.origin}"]
+    deploy(server, key_variable=variable, name="gpt")
+    assert f"The key of {variable} may not be sent to backend gpt" in ask(version).score.error
     assert server.asked == []
 
 

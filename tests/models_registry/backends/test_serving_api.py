@@ -46,7 +46,8 @@ def test_from_nothing_to_a_decision_of_a_remote_model(admin, api, agent, backend
 
 
 class TestBackends:
-    def test_one_is_changed_switched_off_and_removed(self, admin, backend):
+    def test_one_is_changed_switched_off_and_removed(self, admin, backend, settings):
+        settings.BACKEND_KEYS = [f"SOME_API_KEY={backend['url']}"]
         path = f"backends/{backend['id']}"
         changed = admin.request("PATCH", path, {"enabled": False, "key_variable": "SOME_API_KEY"}).json()
         assert (changed["enabled"], changed["key_variable"], changed["url"]) == (False, "SOME_API_KEY", backend["url"])
@@ -63,6 +64,8 @@ class TestBackends:
             ({"url": "https://elsewhere.example/v1"}, "url"),
             ({"key_variable": "sk-live-0123"}, "key_variable"),
             ({"key_variable": "RECKONER_SECRET_KEY"}, "key_variable"),
+            ({"key_variable": "RECKONER_INTERNAL_API_KEY"}, "key_variable"),
+            ({"key_variable": "OPENAI_API_KEY"}, "key_variable"),
             ({"capabilities": ["sing"]}, "capabilities"),
             ({"timeout_seconds": 0}, "timeout_seconds"),
             ({"retries": 6}, "retries"),

@@ -31,7 +31,7 @@ class Gateway:
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "gateway.log"
-        self.port = free_port()
+        self.port, self.model_server_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         server, _, _ = os.environ["DATABASE_URL"].rpartition("/")
         self.environment = os.environ | {
@@ -40,6 +40,7 @@ class Gateway:
             "RECKONER_FALLBACK_SECONDS": "0.3",
             "RECKONER_GATEWAY_CHATS": "2",
             "TINY_API_KEY": BACKEND_KEY,
+            "RECKONER_BACKEND_KEYS": f"TINY_API_KEY=http://127.0.0.1:{self.model_server_port}",
         }
         self.process: subprocess.Popen[bytes] | None = None
 

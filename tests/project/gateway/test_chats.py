@@ -342,7 +342,7 @@ class TestTheNextServer:
 
 
 def test_our_own_model_server_answers_and_what_it_could_not_say_otherwise_has_a_propensity(
-    client, chatting, deploy, tiny_run, store, by
+    client, chatting, deploy, tiny_run, store, by, gateway, settings
 ):
     model = tiny_run / "attempts" / "1" / "model"
     digest = store_artifact(workspace=by.workspace, folder=model, kind="model", meta={"made": "for chats"}).digest
@@ -350,7 +350,8 @@ def test_our_own_model_server_answers_and_what_it_could_not_say_otherwise_has_a_
     folder = {"enum": ["travel", "health"]}
     schema = {"type": "object", "properties": {"folder": folder}, "required": ["folder"], "additionalProperties": False}
     wanted = {"type": "json_schema", "json_schema": {"name": "filed", "schema": schema}}
-    with running_model_server(store, BACKEND_KEY) as url:
+    with running_model_server(store, BACKEND_KEY, gateway.model_server_port) as url:
+        settings.BACKEND_URLS, settings.BACKEND_KEYS = [url], [f"TINY_API_KEY={url}"]
         how = {"kind": "model_server", "key_variable": "TINY_API_KEY", "remote_name": digest}
         deploy(chatting(), "tiny", url, **how)
         whole = client.chat.completions.create(**chat(**short, temperature=0, max_tokens=6))
