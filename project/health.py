@@ -27,8 +27,13 @@ def readyz(request: HttpRequest) -> HttpResponse:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM jobs_job LIMIT 1")
     except DatabaseError:
-        return JsonResponse({"status": "unavailable", "database": "does not answer or is not migrated"}, status=503)
+        return unavailable()
     return JsonResponse({"status": "ok"})
+
+
+def unavailable() -> HttpResponse:
+    """What `readyz` says without a database."""
+    return JsonResponse({"status": "unavailable", "database": "does not answer or is not migrated"}, status=503)
 
 
 @require_safe

@@ -19,6 +19,9 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
+from project.health import unavailable
+from project.pages.views import database_away
+from project.postgresql.watch import watch
 from workspaces.accounts.log_in import client_address
 from workspaces.errors import LengthRequired, NotAllowed, TooLarge
 from workspaces.http.api_errors import json_error
@@ -79,6 +82,20 @@ class BrowserRulesMiddleware:
         headers["Permissions-Policy"] = NO_DEVICES
         headers.setdefault("Cache-Control", "no-store")
         return response
+
+
+class DatabaseAwayMiddleware:
+    """Answers 503 at once while the database is known to be away (project.postgresql.watch), so that no request waits
+    behind others that wait for it. The probe of the process is answered as always."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if watch.is_away and request.path != "/livez":
+            watch.look()
+            return unavailable() if request.path == "/readyz" else database_away(request)
+        return self.get_response(request)
 
 
 class ContentLengthMiddleware:

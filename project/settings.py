@@ -74,6 +74,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "project.middleware.CompressedPagesMiddleware",
     "project.middleware.PolicyMiddleware",
+    "project.middleware.DatabaseAwayMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "project.middleware.ContentLengthMiddleware",
@@ -121,6 +122,7 @@ except ValueError as error:
     raise InvalidSetting("DATABASE_URL: is not an address; give postgresql://…") from error
 if DATABASES["default"]["ENGINE"] != "django.db.backends.postgresql":
     raise InvalidSetting("DATABASE_URL: PostgreSQL 16 or newer is the only database; give postgresql://…")
+DATABASES["default"]["ENGINE"] = "project.postgresql"
 # Statements of workspaces/storage/prepared.py are prepared at their fifth execution in a session.
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("prepare_threshold", 5)
 # For counts that all web processes share and that may be lost, such as wrong passwords; `process` while it is away.

@@ -7,10 +7,12 @@ from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
 from jobs.registry import list_kinds
+from project.postgresql.watch import watch_database
 from workspaces.http.structs import prepare_structs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 application = get_wsgi_application()
+watch_database()
 # What is loaded now stays for the life of the process. A batch makes so many objects that the collector would go
 # through all of it several times for each, which took more CPU than recording the batch.
 get_resolver().url_patterns  # noqa: B018 - loads every view

@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     django.setup()
     from project.gateway.app import Gateway
+    from project.postgresql.watch import watch_database
 
+    watch_database()
     gc.collect()
     gc.freeze()  # as project/wsgi.py
     gc.set_threshold(10_000, 20, 20)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from project.database import check_connections
+from project.postgresql.watch import watch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +27,7 @@ class Database:
         at its next wait."""
 
         def call() -> T:
+            watch.refuse_while_away()
             check_connections()
             return service(*args, **kwargs)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, cast
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -12,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from project.pages.connect_views import rehearsals_url
 from project.pages.home.overview import read_home
-from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError
+from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError, Unavailable
 from workspaces.http.api_errors import json_error
 from workspaces.pages.guard import PageRequest, enter_workspace, workspace_page
 from workspaces.pages.polled import Followed, polled_part
@@ -60,12 +62,22 @@ class Fault(ReckonerError):
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """No context processors: the database may be what failed."""
-    error = Fault("Something went wrong on the server. The error has been logged.")
+    """Django calls it while the exception is handled. No context processors: the database may be what failed."""
+    if isinstance(sys.exception(), OperationalError | InterfaceError):
+        return database_away(request)
+    return _without_database(request, Fault("Something went wrong on the server. The error has been logged."))
+
+
+def database_away(request: HttpRequest) -> HttpResponse:
+    """503: the same request may be sent again."""
+    return _without_database(request, Unavailable("The database does not answer. Try again in a moment."))
+
+
+def _without_database(request: HttpRequest, error: ReckonerError) -> HttpResponse:
     if request.path.startswith("/api/"):
         return json_error(request, error)
-    request_id = getattr(request, "request_id", "")
-    return HttpResponse(render_to_string("errors/500.html", {"error": error, "request_id": request_id}), status=500)
+    context = {"error": error, "status": error.status, "request_id": getattr(request, "request_id", "")}
+    return HttpResponse(render_to_string("errors/500.html", context), status=error.status)
 
 
 def _wrong(request: HttpRequest, status: int, error: ReckonerError) -> HttpResponse:

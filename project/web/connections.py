@@ -44,6 +44,7 @@ ADJUSTMENTS: dict[str, Any] = {
     "log_socket_errors": False,
     "asyncore_use_poll": True,
 }
+PROBE = "/livez"
 REFUSED = "BODY_REFUSED"
 """The header by which Parser says why it did not take a body."""
 AHEAD = 1 << 17
@@ -132,7 +133,16 @@ class Channel(HTTPChannel):  # type: ignore[misc]
 
 
 class Server(TcpWSGIServer):  # type: ignore[misc]
+    """`probes`: a thread of its own for PROBE, which is answered while all others wait."""
+
     channel_class = Channel
+    probes: ThreadedTaskDispatcher
+
+    def add_task(self, task: Channel) -> None:
+        if task.requests[0].path == PROBE:
+            self.probes.add_task(task)
+        else:
+            super().add_task(task)
 
     def set_socket_options(self, conn: socket.socket) -> None:
         super().set_socket_options(conn)
@@ -151,6 +161,8 @@ class WaitressWorker(Worker):  # type: ignore[misc]
     def run(self) -> None:
         threads = ThreadedTaskDispatcher()
         threads.set_thread_count(self.cfg.threads)
+        self.probes = ThreadedTaskDispatcher()
+        self.probes.set_thread_count(1)
         sockets: dict[int, Any] = {}
         servers = [self._listen(listener.sock, sockets, threads) for listener in self.sockets]
         while self.alive and os.getppid() == self.ppid:
@@ -162,7 +174,7 @@ class WaitressWorker(Worker):  # type: ignore[misc]
 
     def _listen(self, listener: socket.socket, sockets: dict[int, Any], threads: ThreadedTaskDispatcher) -> Server:
         address = listener.getsockname()
-        return Server(
+        server = Server(
             self.wsgi,
             sockets,
             _sock=listener,
@@ -171,6 +183,8 @@ class WaitressWorker(Worker):  # type: ignore[misc]
             sockinfo=(listener.family, listener.type, listener.proto, address),
             bind_socket=False,
         )
+        server.probes = self.probes
+        return server
 
     def _finish(self, servers: list[Server], sockets: dict[int, Any]) -> None:
         """Answer what has arrived, within gunicorn's graceful time."""
