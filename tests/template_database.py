@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ import psycopg
 from psycopg import sql
 
 from project.embedded.layout import Layout
-from project.embedded.postgres import Postgres, find_binaries, find_owner
+from project.embedded.postgres import Postgres, find_binaries
 from project.embedded.testing import SESSION
 from project.settings_test import PROJECT, TEST_VAR
 
@@ -74,24 +73,12 @@ def migrate_instance(var: Path) -> None:
     layout = Layout(var.resolve())
     layout.create()
     cluster = Postgres(layout.postgres, layout.locate_sockets("postgres"), durable=False)
-    cluster.prepare()
-    owner = find_owner()
-    user, groups = (owner[0], []) if owner else (None, None)
-    server = subprocess.Popen(
-        cluster.command(), cwd="/", user=user, group=user, extra_groups=groups,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        cluster.wait_until_ready(lives=lambda: server.poll() is None)
-        cluster.create_database()
+    with cluster.running():
         programs = find_binaries()
         source = f"{os.environ['DATABASE_URL'].rpartition('/')[0]}/{connection.settings_dict['NAME']}"
         dumped = subprocess.run([programs / "pg_dump", source], check=True, capture_output=True).stdout
         filled = [programs / "psql", "--quiet", "--set=ON_ERROR_STOP=1", "--single-transaction", cluster.url()]
         subprocess.run(filled, input=dumped, check=True, stdout=subprocess.DEVNULL)
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(60)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def run_instance(
     has ended. Must be called in the main thread. Raises EmbeddedError.
     """
     layout.create()
-    lock = _take_lock(layout)
+    lock = take_lock(layout)
     instance = _Instance(layout, say)
     before = {number: signal.signal(number, instance.on_signal) for number in SIGNALS}
     try:
@@ -79,7 +79,7 @@ def run_instance(
         os.close(lock)
 
 
-def _take_lock(layout: Layout) -> int:
+def take_lock(layout: Layout) -> int:
     """The lock of a running `up`, which the kernel drops when it dies. Raises AlreadyRunningError."""
     descriptor = os.open(layout.run / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -8,9 +8,11 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -181,6 +183,25 @@ class Postgres:
                 if time.monotonic() > give_up or not lives():
                     raise EmbeddedError(f"PostgreSQL does not answer: {error}") from error
             time.sleep(0.05)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Serves for as long as the block runs, as a child of this process, which prepares the cluster where it is not
+        there. Nothing else may serve it. Raises EmbeddedError."""
+        self.prepare()
+        owner = find_owner()
+        user, groups = (owner[0], list[str]()) if owner else (None, None)
+        server = subprocess.Popen(  # noqa: S603 - the packaged program
+            self.command(), cwd="/", user=user, group=user, extra_groups=groups,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            self.wait_until_ready(lives=lambda: server.poll() is None)
+            self.create_database()
+            yield
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(60)
 
     def create_database(self, name: str = ROLE) -> None:
         """Make the database if it is not there."""

@@ -30,6 +30,7 @@ STARTS = {"verify"}
 """Flags that start an engine, which takes its time."""
 NOBODY = str(uuid.UUID(int=7))
 USUAL: Mapping[str, Mapping[str, Any] | tuple[Mapping[str, Any], ...]] = {
+    "backup": {"file": "{new}"},
     "bootstrap": {"no_demo": True},
     "calculate_rewards": {},
     "calibrate_judge": {"agent": "filer"},
@@ -76,6 +77,7 @@ USUAL: Mapping[str, Mapping[str, Any] | tuple[Mapping[str, Any], ...]] = {
     "pipeline": {"agent": "filer", "detach": True},
     "rehearse": {"file": "{labelled.jsonl}", "text_field": "text", "label_field": "label"},
     "remove_expired": {},
+    "restore": {"file": "{missing}"},
     "retry_jobs": {"jobs": NOBODY},
     "reward_specs": (
         {"action": "list", "agent": "filer"},

@@ -32,6 +32,7 @@ WITHOUT_DATABASE = {
 LONGEST = 20
 """Lines that a command says at most."""
 BAD = {
+    "backup": (["{folder}"], "folder is there already: name another file"),
     "bootstrap": (["--resume", "never"], "--resume: invalid choice: 'never'"),
     "calculate_rewards": (["--workspace", "nowhere"], "No agent matches nowhere"),
     "calibrate_judge": (["nobody"], "There is no agent 'nobody' in acme"),
@@ -71,6 +72,7 @@ BAD = {
     "pipeline": (["--agent", "filer", "--set", "[" * 100_000], "--set: "),
     "rehearse": (["{binary.csv}", "--text-field", "a", "--label-field", "b"], "binary.csv"),
     "remove_expired": (["--days", "1"], "unrecognized arguments: --days"),
+    "restore": (["{words}"], "no whole backup of Reckoner"),
     "retry_jobs": (["--kind", "nothing"], "No dead job matches"),
     "reward_specs": (["set", "filer", "{cut}"], "The text is not valid YAML"),
     "runs": (["start", "--agent", "filer", "--set", "["], "--set: "),
