@@ -59,6 +59,12 @@ class Written:
         text may come of other tokens."""
         return 1.0 if self.policy_logprob == 0 else None
 
+    @property
+    def size(self) -> int:
+        """Bytes of all that was written."""
+        calls = [part for call in self.calls for part in (call.name, call.arguments)]
+        return sum(len(part.encode(errors="replace")) for part in (*self.parts, *self.thoughts, *calls))
+
     def take_whole(self, answer: Mapping[str, Any]) -> None:
         """A chat.completion."""
         choice = answer["choices"][0]

@@ -138,18 +138,23 @@ class Written:
     """`text` as the server wrote it, or None with the reason in `error`.
 
     calls: of an answer with tools, [{name, arguments}], with an `id` where the server gave one, and empty where it is
-    in words. cut: the answer ended at `max_tokens`. logprobs: of each token under the model itself, where the server
+    in words. finish_reason: as the server says it. logprobs: of each token under the model itself, where the server
     tells them; token_ids likewise.
     """
 
     text: str | None
     error: str | None = None
     calls: tuple[Mapping[str, Any], ...] = ()
-    cut: bool = False
+    finish_reason: str | None = None
     logprobs: tuple[float, ...] | None = None
     token_ids: tuple[int, ...] | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+
+    @property
+    def cut(self) -> bool:
+        """The answer ended at its limit of tokens."""
+        return self.finish_reason == "length"
 
 
 class Client(Protocol):

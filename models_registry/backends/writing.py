@@ -106,7 +106,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
     return Written(
         text,
         calls=calls,
-        cut=cut,
+        finish_reason=choice.get("finish_reason"),
         logprobs=_read_logprobs(choice),
         token_ids=_read_token_ids(choice),
         tokens_in=tokens_in,

@@ -4,6 +4,7 @@ import datetime as dt
 import http.client
 import json
 import threading
+from decimal import Decimal
 
 import httpx
 import openai
@@ -111,6 +112,7 @@ class TestAWholeAnswer:
         assert json.loads(told.choices[0].message.content) == {"to": "Oslo"}
         [asked] = helper[2].asked
         assert (asked["response_format"], asked["max_tokens"]) == (SCHEMA, 7)
+        assert Decision.objects.get().parameters == {"max_tokens": 7}
         assert Decision.objects.get().state["response_format"] == SCHEMA
 
     def test_of_an_agent_of_tool_calls_is_its_calls(self, client, chatting, deploy, serve):
@@ -141,6 +143,18 @@ class TestAWholeAnswer:
         assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": "call_1"}]
         assert (decision.completion, decision.options) == ("Let me look.", ["weather"])
         assert helper[2].asked[0]["tools"] == [WEATHER]
+
+    def test_keeps_what_the_request_said_of_how_to_answer(self, client, ask, helper):
+        sent = {"seed": 7, "top_p": 0.5, "metadata": {"ticket": "T-1"}, "parallel_tool_calls": False}
+        told = client.chat.completions.create(**chat(**sent, tools=[WEATHER], tool_choice="auto", user="ann"))
+        decision = Decision.objects.get()
+        assert decision.parameters == sent | {"tool_choice": "auto"}
+        assert (decision.finish_reason, told.choices[0].finish_reason) == ("stop", "stop")
+        assert "metadata" not in helper[2].asked[0]
+        asked = {"model": "helper", "input": "Hi", "max_output_tokens": 9, "metadata": {"ticket": "T-2"}}
+        assert ask.post("/responses", json=asked).status_code == 200
+        newest = Decision.objects.order_by("-id").first()
+        assert newest.parameters == {"max_tokens": 9, "metadata": {"ticket": "T-2"}}
 
 
 class TestTheModels:
@@ -258,8 +272,28 @@ class TestAStream:
         assert decision.id == call.id
         assert decision.action.startswith("one two three") and len(decision.action) < 200
         assert server.left.wait(10)
+        assert (decision.finish_reason, decision.tokens_estimated, decision.propensity) == ("abandoned", True, None)
+        assert decision.tokens_in > 0 and decision.tokens_out == max(1, round(len(decision.action) / 4))
+        assert decision.cost == pytest.approx(Decimal(decision.tokens_in + 10 * decision.tokens_out) / 10**6)
+        assert (call.tokens_in, call.tokens_out, call.cost) == (
+            decision.tokens_in, decision.tokens_out, decision.cost,
+        )  # fmt: skip
 
-    def test_whose_server_breaks_off_ends_with_an_error_and_no_decision(self, ask, helper):
+    def test_that_is_left_is_counted_as_the_server_s_last_answer_was(self, client, ask, helper):
+        server = helper[2]
+        client.chat.completions.create(**chat())
+        whole = Decision.objects.get()
+        server.after = lambda number: server.left.wait(0.05) if number >= 3 else None
+        server.pick = "one two three " + "more " * 100
+        with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
+            next(line for line in answer.iter_lines() if "three" in line)
+        wait_until(lambda: Call.objects.filter(state="left").exists())
+        left = Decision.objects.order_by("-id").first()
+        assert left.tokens_estimated and not whole.tokens_estimated
+        assert left.tokens_in == whole.tokens_in == 20
+        assert left.tokens_out == round(len(left.action) / (len(SAYS) / 3))
+
+    def test_whose_server_breaks_off_ends_with_an_error_and_what_it_said_stays(self, ask, helper):
         server = helper[2]
         server.after = lambda number: 1 / 0 if number == 2 else None
         with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
@@ -267,7 +301,10 @@ class TestAStream:
         error = json.loads(events[-1][6:])["error"]
         assert (error["type"], error["code"]) == ("server_error", "backend_unavailable")
         assert Call.objects.values_list("state", "backend__name").get() == ("failed", "gpt")
-        assert not Decision.objects.exists()
+        decision = Decision.objects.get()
+        assert decision.action == " ".join(SAYS.split()[:2])
+        assert (decision.finish_reason, decision.tokens_estimated) == ("cut", True)
+        assert decision.id == Call.objects.get().id and "broke off" in Call.objects.get().error
 
 
 def test_a_client_that_leaves_before_a_word_leaves_a_call_and_no_decision(gateway, key, helper):
