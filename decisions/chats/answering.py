@@ -36,10 +36,12 @@ from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
+from decisions.models.finish_reasons import FinishReason, read_finish_reason
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.parameters import TEMPERATURE, refuses
 from models_registry.backends.places import Place, find_places
 from models_registry.backends.prompts import put_before
+from models_registry.backends.token_estimates import Sizes, estimate_tokens, learn_ratio
 from models_registry.calls.key_limits import may_ask, refuse_agent, refuse_over_limits
 from models_registry.calls.records import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
@@ -109,6 +111,19 @@ class Ended:
     first_byte_at: dt.datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """Of one answer; None where they are not known."""
+
+    tokens_in: int | None
+    tokens_out: int | None
+    estimated: bool = False
+
+
+CUT_SHORT = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
+"""Why an answer ended that did not come to its end."""
+
+
 def begin_chat(
     *, by: Actor, chat: Chat, kind: str, about: About | None = None, standing: Standing | None = None
 ) -> Begun:
@@ -134,14 +149,15 @@ def begin_chat(
     return Begun(by, chat, request, attempts, answerers, started, now, kept_as, recalled)
 
 
-def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) -> None:
+def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, error: str = "") -> None:
     """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, and
-    this is what was generated until then."""
+    this is what was generated until then; FAILED: the server broke off, as `error` says."""
     now = timezone.now()
     request = _served(begun, ended.attempt)
     written, endpoint = ended.written, ended.attempt.place.endpoint
     cached = begun.recalled is not None
-    cost = Decimal(0) if cached else endpoint.price(written.tokens_in, written.tokens_out)
+    spent = _count_tokens(begun, ended, complete=state == CallState.ANSWERED)
+    cost = Decimal(0) if cached else endpoint.price(spent.tokens_in, spent.tokens_out)
     item = request.item
     alone = request.route.phase is None and not item.episode and not item.item_ref
     with contextlib.nullcontext() if alone else transaction.atomic():  # one statement is a transaction of its own
@@ -151,7 +167,9 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
             request,
             written,
             ended.attempt.place,
+            spent,
             complete=state == CallState.ANSWERED,
+            finish_reason=CUT_SHORT.get(state) or read_finish_reason(written.finish_reason),
             exposure_id=exposures.get(request.unit),
             latency_ms=(time.perf_counter() - begun.started) * 1000,
             cost=cost,
@@ -163,9 +181,10 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
             served=request.served.id,
             backend=None if cached else endpoint.backend,
             fallback=" ".join(ended.failures),
+            error=error,
             cached=cached,
-            tokens_in=None if cached else written.tokens_in,
-            tokens_out=None if cached else written.tokens_out,
+            tokens_in=None if cached else spent.tokens_in,
+            tokens_out=None if cached else spent.tokens_out,
             cost=cost,
             first_byte_at=ended.first_byte_at,
         )
@@ -178,11 +197,26 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
 
 
 def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
-    """The client went away. What was generated is recorded as a decision; where that is nothing there is none."""
+    """The client went away. What was generated is recorded as a decision; where that is nothing there is none, but its
+    prompt has cost something."""
     if ended is not None and not ended.written.is_empty:
         record_chat(begun=begun, ended=ended, state=CallState.LEFT)
-    else:
-        close_calls(by=begun.by, endings=[Ending(begun.id, CallState.LEFT)], now=timezone.now())
+        return
+    ending = Ending(begun.id, CallState.LEFT)
+    if ended is not None and begun.recalled is None:
+        spent, endpoint = _count_tokens(begun, ended, complete=False), ended.attempt.place.endpoint
+        cost = endpoint.price(spent.tokens_in, spent.tokens_out)
+        counts = {"tokens_in": spent.tokens_in, "tokens_out": spent.tokens_out, "cost": cost}
+        ending = replace(ending, backend=endpoint.backend, **counts)
+    close_calls(by=begun.by, endings=[ending], now=timezone.now())
+
+
+def cut_chat(*, begun: Begun, ended: Ended, reason: str) -> None:
+    """The server broke off after its first words, which are recorded as a decision; the call has failed, and counts
+    against the arm."""
+    with transaction.atomic():
+        record_chat(begun=begun, ended=ended, state=CallState.FAILED, error=reason)
+        fail_chat(begun=begun, reason=reason)
 
 
 def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True, backend: uuid.UUID | None = None) -> None:
@@ -267,11 +301,6 @@ def _refuse_what_does_not_fit(current: CurrentAgent, chat: Chat) -> None:
         kind = ActionSpaceKind(space).label.lower()
         fault = FieldFault("model", f"{slug} decides {kind}, and does not chat", f"POST /api/v1/agents/{slug}/decide")
         raise InvalidInput("This agent does not chat.", faults=[fault])
-    if chat.tools and space != ActionSpaceKind.TOOL_CALLS:
-        reason = f"are offered to {slug}, whose action is text"
-        raise InvalidInput(
-            "This agent takes no tools.", faults=[FieldFault("tools", reason, "an agent whose action is tool_calls")]
-        )
     if (schema := current.space.state) is not None and (faults := schema.faults(chat.state)):
         raise InvalidInput("The chat does not fit the agent's state schema.", faults=faults)
 
@@ -348,28 +377,49 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     return {"temperature": _temperature(chat, current), **limit, **told}
 
 
+def _count_tokens(begun: Begun, ended: Ended, *, complete: bool) -> TokenCounts:
+    """As the server said them, and of an answer that did not come to its end as they are estimated."""
+    written, place = ended.written, ended.attempt.place
+    system = _served(begun, ended.attempt).current.version.system_prompt
+    told = [system, *(begun.chat.state.get(name) for name in ("messages", "tools"))]
+    sizes = Sizes(len(msgspec.json.encode(told)), written.size)
+    if complete and begun.recalled is None:
+        learn_ratio(place.endpoint, place.model, sizes, written.tokens_in, written.tokens_out)
+    if not complete and (written.tokens_in is None or written.tokens_out is None):
+        return TokenCounts(*estimate_tokens(place.endpoint, place.model, sizes), estimated=True)
+    return TokenCounts(written.tokens_in, written.tokens_out)
+
+
 def _decision_row(
-    begun: Begun, request: RoutedRequest, written: Written, place: Place, *, complete: bool, **known: Any
+    begun: Begun,
+    request: RoutedRequest,
+    written: Written,
+    place: Place,
+    spent: TokenCounts,
+    *,
+    complete: bool,
+    **known: Any,
 ) -> Row:
     # A model that takes no temperature has one of its own, which nobody knows.
     fixed = refuses(place.endpoint, place.model, TEMPERATURE)
     temperature = None if fixed else _temperature(begun.chat, request.current)
-    calls = request.current.version.action_space == ActionSpaceKind.TOOL_CALLS
     state = request.item.state
     return decision_row(
         begun.by,
         request,
         observed_at=begun.opened_at,
         options=list(begun.chat.tools) or None,
-        action=written.actions(complete=complete) if calls else written.text,
+        action=written.action(complete=complete),
         completion=written.text or None,
         reasoning=written.reasoning,
         propensity=written.propensity if complete else None,
         temperature=temperature or None,  # a greedy answer has none
         epsilon=0.0,
         token_ids=written.token_ids if complete else None,
-        tokens_in=written.tokens_in,
-        tokens_out=written.tokens_out,
+        tokens_in=spent.tokens_in,
+        tokens_out=spent.tokens_out,
+        tokens_estimated=spent.estimated,
+        parameters=dict(begun.chat.parameters) or None,
         content_hash=_hash_of(state),
         **known,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -22,6 +22,8 @@ OURS = (
     "service_tier",
 )  # fmt: skip
 """Parameters that the gateway takes itself, or that mean something at OpenAI alone."""
+NO_PARAMETERS = frozenset({"messages", "tools", "response_format", *OURS}) - {"metadata"}
+"""What a decision keeps elsewhere, or not at all; all else that a request says is a parameter of its answer."""
 OF_THE_STATE = ("tools", "tool_choice", "response_format")
 """What the model was told beside the messages."""
 
@@ -62,7 +64,8 @@ class ChatBody(Struct):
 @dataclass(frozen=True, slots=True)
 class Chat:
     """A chat as it was asked for. `body` goes to the server, `state` is what the agent knew: `input`, the last question
-    of the user, `messages`, and what of OF_THE_STATE was given. `tools` are names. `unit` is who asks, if they said."""
+    of the user, `messages`, and what of OF_THE_STATE was given. `tools` are names. `unit` is who asks, if they said.
+    `parameters`: what else the client said of how to answer, such as a seed, limits and its own metadata."""
 
     model: str
     body: Mapping[str, Any]
@@ -71,6 +74,7 @@ class Chat:
     with_usage: bool = False
     tools: tuple[str, ...] = ()
     unit: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     temperature: float | None = None
     limited: bool = False
 
@@ -114,6 +118,7 @@ def read_chat(given: Mapping[str, Any]) -> Chat:
         with_usage=read.stream_options is not None and bool(read.stream_options.include_usage),
         tools=tuple(tool.function.name for tool in read.tools or ()),
         unit=read.user or read.safety_identifier,
+        parameters={name: value for name, value in given.items() if name not in NO_PARAMETERS and value is not None},
         temperature=read.temperature,
         limited=(read.max_tokens or read.max_completion_tokens) is not None,
     )

@@ -19,7 +19,7 @@ from decisions.chats.written import Call, Written
 from workspaces.errors import FieldFault, InvalidInput
 
 UNSUPPORTED = ("previous_response_id", "conversation", "prompt", "background", "max_tool_calls", "context_management")
-PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "stream")
+PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "stream", "metadata")
 TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 
 

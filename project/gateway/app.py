@@ -21,6 +21,7 @@ from decisions.chats.answering import (
     Begun,
     Ended,
     begin_chat,
+    cut_chat,
     fail_chat,
     find_model,
     leave_chat,
@@ -192,7 +193,7 @@ class Gateway:
                 await self._leave(begun, ended)
             raise
         except Exception as error:
-            await self._fail(begun, ended, error)
+            await self._fail(begun, ended, error, grown=stream is not None)
             if stream is None:
                 raise
             log.warning("chat_broken_off", call=str(begun.id), error=str(error)[:300])
@@ -215,13 +216,17 @@ class Gateway:
         except (ReckonerError, DatabaseError, InterfaceError):
             log.exception("call_left_open", call=str(begun.id))  # the sweeper finds it
 
-    async def _fail(self, begun: Begun, ended: Ended | None, error: Exception) -> None:
+    async def _fail(self, begun: Begun, ended: Ended | None, error: Exception, *, grown: bool) -> None:
+        """`grown`: a stream had begun, whose words stay where its server broke off."""
         unanswered = isinstance(error, BackendUnavailable)
         reason, backend = f"The gateway failed: {type(error).__name__}.", None
         if isinstance(error, ChatRefused | BackendUnavailable):
             reason = error.message
             backend = ended.attempt.place.endpoint.backend if ended is not None else error.backend
         try:
+            if grown and unanswered and ended is not None and not ended.written.is_empty:
+                await self.database.run(cut_chat, begun=begun, ended=ended, reason=reason)
+                return
             await self.database.run(fail_chat, begun=begun, reason=reason, unanswered=unanswered, backend=backend)
         except (DatabaseError, InterfaceError):
             log.exception("call_left_open", call=str(begun.id))

@@ -4,6 +4,7 @@ import datetime as dt
 import http.client
 import json
 import threading
+from decimal import Decimal
 
 import httpx
 import openai
@@ -111,6 +112,7 @@ class TestAWholeAnswer:
         assert json.loads(told.choices[0].message.content) == {"to": "Oslo"}
         [asked] = helper[2].asked
         assert (asked["response_format"], asked["max_tokens"]) == (SCHEMA, 7)
+        assert Decision.objects.get().parameters == {"max_tokens": 7}
         assert Decision.objects.get().state["response_format"] == SCHEMA
 
     def test_of_an_agent_of_tool_calls_is_its_calls(self, client, chatting, deploy, serve):
@@ -121,7 +123,7 @@ class TestAWholeAnswer:
         [call] = told.choices[0].message.tool_calls
         assert (call.id, call.function.name, call.function.arguments) == ("call_1", "weather", '{"place": "Oslo"}')
         decision = Decision.objects.get()
-        assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}}]
+        assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": "call_1"}]
         assert (decision.options, decision.completion) == (["weather"], None)
         assert decision.state["tools"] == [WEATHER]
         assert (server.asked[0]["tools"], server.asked[0]["tool_choice"]) == ([WEATHER], "required")
@@ -129,7 +131,30 @@ class TestAWholeAnswer:
         results = [*MESSAGES, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "content": "rain"}]
         told = client.chat.completions.create(**chat("planner", tools=[WEATHER], messages=results))
         newest = Decision.objects.order_by("-id").first()
-        assert (newest.action, newest.completion, told.choices[0].message.content) == ([], "It rains.", "It rains.")
+        assert [newest.action, newest.completion, told.choices[0].message.content] == ["It rains."] * 3
+
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_of_an_agent_of_texts_may_be_calls_and_words_beside_them_stay(self, ask, helper, stream):
+        """So pydantic-ai and instructor ask for structured output by default."""
+        helper[2].message = {"content": "Let me look.", "tool_calls": [CALL]}
+        answer = ask.post("/chat/completions", json=chat(tools=[WEATHER], stream=stream))
+        assert answer.status_code == 200 and '"weather"' in answer.text
+        decision = Decision.objects.get()
+        assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": "call_1"}]
+        assert (decision.completion, decision.options) == ("Let me look.", ["weather"])
+        assert helper[2].asked[0]["tools"] == [WEATHER]
+
+    def test_keeps_what_the_request_said_of_how_to_answer(self, client, ask, helper):
+        sent = {"seed": 7, "top_p": 0.5, "metadata": {"ticket": "T-1"}, "parallel_tool_calls": False}
+        told = client.chat.completions.create(**chat(**sent, tools=[WEATHER], tool_choice="auto", user="ann"))
+        decision = Decision.objects.get()
+        assert decision.parameters == sent | {"tool_choice": "auto"}
+        assert (decision.finish_reason, told.choices[0].finish_reason) == ("stop", "stop")
+        assert "metadata" not in helper[2].asked[0]
+        asked = {"model": "helper", "input": "Hi", "max_output_tokens": 9, "metadata": {"ticket": "T-2"}}
+        assert ask.post("/responses", json=asked).status_code == 200
+        newest = Decision.objects.order_by("-id").first()
+        assert newest.parameters == {"max_tokens": 9, "metadata": {"ticket": "T-2"}}
 
 
 class TestTheModels:
@@ -161,7 +186,6 @@ REFUSED = [
     (chat("unserved"), 404, "model", "no_champion", "can answer yet"),
     (chat("filer"), 400, "model", "invalid_input", "POST /api/v1/agents/filer/decide"),
     (chat(n=2), 400, "n", "invalid_input", "an answer is one decision"),
-    (chat(tools=[WEATHER]), 400, "tools", "invalid_input", "whose action is text"),
     (chat(messages=[]), 400, "messages", "invalid_input", "length >= 1"),
     (chat(temperature=3), 400, "temperature", "invalid_input", "<= 2"),
     (chat(stream_options={"include_usage": True}), 400, "stream_options", "invalid_input", "belongs to a stream"),
@@ -230,7 +254,8 @@ class TestAStream:
         deploy(chatting("planner", "tool_calls"), "gpt", server.url)
         told = list(client.chat.completions.create(**chat("planner", tools=[WEATHER], stream=True)))
         assert told[-1].choices[0].finish_reason == "tool_calls"
-        assert Decision.objects.get().action == [{"name": "weather", "arguments": {"place": "Oslo"}}] * 2
+        made = {"name": "weather", "arguments": {"place": "Oslo"}}
+        assert Decision.objects.get().action == [made | {"id": "call_1"}, made | {"id": "call_2"}]
 
     def test_that_its_client_leaves_is_recorded_with_what_was_generated(self, ask, helper):
         _, version, server = helper
@@ -247,8 +272,28 @@ class TestAStream:
         assert decision.id == call.id
         assert decision.action.startswith("one two three") and len(decision.action) < 200
         assert server.left.wait(10)
+        assert (decision.finish_reason, decision.tokens_estimated, decision.propensity) == ("abandoned", True, None)
+        assert decision.tokens_in > 0 and decision.tokens_out == max(1, round(len(decision.action) / 4))
+        assert decision.cost == pytest.approx(Decimal(decision.tokens_in + 10 * decision.tokens_out) / 10**6)
+        assert (call.tokens_in, call.tokens_out, call.cost) == (
+            decision.tokens_in, decision.tokens_out, decision.cost,
+        )  # fmt: skip
 
-    def test_whose_server_breaks_off_ends_with_an_error_and_no_decision(self, ask, helper):
+    def test_that_is_left_is_counted_as_the_server_s_last_answer_was(self, client, ask, helper):
+        server = helper[2]
+        client.chat.completions.create(**chat())
+        whole = Decision.objects.get()
+        server.after = lambda number: server.left.wait(0.05) if number >= 3 else None
+        server.pick = "one two three " + "more " * 100
+        with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
+            next(line for line in answer.iter_lines() if "three" in line)
+        wait_until(lambda: Call.objects.filter(state="left").exists())
+        left = Decision.objects.order_by("-id").first()
+        assert left.tokens_estimated and not whole.tokens_estimated
+        assert left.tokens_in == whole.tokens_in == 20
+        assert left.tokens_out == round(len(left.action) / (len(SAYS) / 3))
+
+    def test_whose_server_breaks_off_ends_with_an_error_and_what_it_said_stays(self, ask, helper):
         server = helper[2]
         server.after = lambda number: 1 / 0 if number == 2 else None
         with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
@@ -256,7 +301,10 @@ class TestAStream:
         error = json.loads(events[-1][6:])["error"]
         assert (error["type"], error["code"]) == ("server_error", "backend_unavailable")
         assert Call.objects.values_list("state", "backend__name").get() == ("failed", "gpt")
-        assert not Decision.objects.exists()
+        decision = Decision.objects.get()
+        assert decision.action == " ".join(SAYS.split()[:2])
+        assert (decision.finish_reason, decision.tokens_estimated) == ("cut", True)
+        assert decision.id == Call.objects.get().id and "broke off" in Call.objects.get().error
 
 
 def test_a_client_that_leaves_before_a_word_leaves_a_call_and_no_decision(gateway, key, helper):
