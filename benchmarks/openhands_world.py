@@ -25,9 +25,10 @@ from training.engine.environments.local_http import LocalHandler, serving
 from training.engine.environments.openhands import OpenHands
 from training.engine.environments.outside import Endpoint
 from training.engine.environments.tasks import Task
+from training.engine.models.chats import written_out
 from training.engine.models.loading import Loaded, build_tiny, build_tokenizer, save
 from training.engine.serving.chat_requests import READ_CHAT, chat_request_of
-from training.engine.serving.tools import read_calls, written_out
+from training.engine.serving.tools import read_calls
 from training.engine.spec.run_spec import TinyShape
 
 WORDS = {
@@ -121,7 +122,7 @@ class _Answers(LocalHandler):
         )
         _, calls = read_calls(text, request.toolbox.tools)
         self.server.seen[key] = [
-            *written_out(request.messages, request.toolbox.tools),
+            *written_out(request.messages, [tool.described() for tool in request.toolbox.tools]),
             {"role": "assistant", "content": text},
         ]
         told = [

@@ -21,6 +21,7 @@ from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.attempt.checkpoints import newest_checkpoint, write_synced
 from training.engine.attempt.memory import BeginAgain, free_memory
 from training.engine.data.learnt_prompts import find_learnt_forms, refuse_other_prompts
+from training.engine.data.long_chats import leave_out_long_chats
 from training.engine.data.reading import RunData
 from training.engine.evaluation.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
 from training.engine.evaluation.watch import Watch
@@ -135,7 +136,7 @@ def _refuse_long_system_prompts(spec: RunSpec, data: RunData) -> None:
         *(row for suite in data.suites.values() for row in suite),
         *(row for suite in data.text_suites.values() for row in suite),
     ]  # fmt: skip
-    prompts = [prompt for prompt in prompts_of(rows) if prompt.system]
+    prompts = [prompt for prompt in prompts_of(rows) if prompt.system or prompt.messages]
     if not prompts or spec.base.path is None:
         return
     faults = PromptEncoder(load_tokenizer(spec.base.path), spec.max_prompt_tokens).find_faults(prompts)
@@ -212,6 +213,7 @@ def _train(attempt: Attempt, data: RunData) -> tuple[Loaded, Outcome]:
         if spec.base.adapter is not None and spec.lora is not None:
             attempt.events.warn("base.adapter is trained further as it is: the spec's lora settings do not change it")
     _warn_of(attempt, loaded)
+    data = leave_out_long_chats(loaded, spec.max_prompt_tokens, data, attempt.events.warn)
     learnt: list[Asking] = [*data.labelled, *data.logged, *data.texts, *data.preferences]
     warn_of_cuts(attempt, loaded, prompts_of(learnt), "rows to learn from")
     warn_of_cuts(attempt, loaded, prompts_of(data.replay), "replayed rows")
@@ -260,7 +262,9 @@ def _grown(attempt: Attempt, data: RunData) -> Loaded:
     if shape is None:
         return _load(attempt, data)
     options = sorted({option for row in data.labelled for option in row.options})
-    read = [text for prompt in prompts_of([*data.labelled, *data.texts]) for text in prompt if text]
+    read = [
+        text for prompt in prompts_of([*data.labelled, *data.texts]) for text in (prompt.text, prompt.system) if text
+    ]
     if len(options) > MANY_OPTIONS and not attempt.spec.pretrain.option_tokens:
         read, options = [*read, *options], []
     tokenizer = build_tokenizer([*read, *(row.completion for row in data.texts)], options, shape.vocabulary)

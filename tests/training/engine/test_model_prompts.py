@@ -12,15 +12,9 @@ from tokenizers import processors
 from transformers import Qwen2Config
 
 from training.engine.models.actions import ActionScorer
+from training.engine.models.chats import fold_system, plain_template
 from training.engine.models.loading import END, load_tokenizer
-from training.engine.models.prompts import (
-    NO_SYSTEM_ROLE,
-    PromptEncoder,
-    SystemPromptTooLong,
-    find_room,
-    fold_system,
-    plain_template,
-)
+from training.engine.models.prompts import NO_SYSTEM_ROLE, PromptEncoder, SystemPromptTooLong, find_room
 from training.engine.rows.types import Prompt, Text
 
 
@@ -101,7 +95,6 @@ class TestSystemPrompts:
         assert 32 - own - 3 <= len(text) <= 32 - own
         assert encoder.tokenizer.decode(text).startswith("the note") and SYSTEM in encoder.tokenizer.decode(ids)
         assert encoder.count_cut([long, Prompt("invoice", SYSTEM)]) == 1
-        assert encoder.around == len(ids) - len(text) - own
 
     def test_one_that_leaves_no_room_is_refused_with_what_would_be_enough(self, scorer: ActionScorer) -> None:
         own = len(scorer.tokenizer(SYSTEM)["input_ids"])

@@ -2,9 +2,12 @@
 
 import pytest
 
-from training.engine.serving.tools import INSTRUCTION, Call, Tool, certain_words, read_calls, takes_tools, written_out
+from training.engine.models.chats import INSTRUCTION, takes_tools, written_out
+from training.engine.rows.calls import Call, certain_words
+from training.engine.serving.tools import Tool, read_calls
 
 TOOLS = (Tool("search", "Finds notes.", {"type": "object"}), Tool("now", None, None))
+DESCRIBED = [tool.described() for tool in TOOLS]
 SEARCH = Call("search", '{"query": "tea"}')
 
 
@@ -54,12 +57,12 @@ def test_a_template_without_tools_gets_them_as_text():
         {"role": "tool", "content": "three notes", "tool_call_id": "c1"},
         {"role": "tool", "content": "lost"},
     ]
-    system, user, said, result = written_out(messages, TOOLS)
+    system, user, said, result = written_out(messages, DESCRIBED)
     assert system["content"].startswith("Be brief.\n\n" + INSTRUCTION) and '"Finds notes."' in system["content"]
     assert user == messages[1]
     assert read_calls(said["content"], TOOLS) == ("", [SEARCH])
     assert result == {"role": "user", "content": "Result of search: three notes\nResult of a tool: lost"}
-    assert written_out(messages[1:2], TOOLS)[0]["content"].startswith(INSTRUCTION)
+    assert written_out(messages[1:2], DESCRIBED)[0]["content"].startswith(INSTRUCTION)
     assert written_out(messages[:2], ()) == messages[:2]
 
 

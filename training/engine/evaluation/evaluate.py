@@ -25,7 +25,7 @@ from training.engine.episodes.evaluate import Acted, act_on, predict_episodes, s
 from training.engine.evaluation.texts import predict_texts, score_texts
 from training.engine.models.actions import ActionScorer
 from training.engine.models.loading import Loaded
-from training.engine.models.prompts import NO_SYSTEM_ROLE, PromptEncoder, find_room
+from training.engine.models.prompts import NO_SYSTEM_ROLE, PromptEncoder, find_room, messages_of, system_of
 from training.engine.rows.slates import log_odds
 from training.engine.rows.types import YES, Labelled, Logged, Prompt, Row, Text, prompts_of
 from training.engine.scoring.generation import write_answers
@@ -148,7 +148,7 @@ def warn_of_cuts(attempt: Attempt, loaded: Loaded, prompts: Sequence[Prompt], wh
     prompts stand if the template has no place for them. Raises SystemPromptTooLong."""
     most = attempt.spec.max_prompt_tokens
     encoder = PromptEncoder(loaded.tokenizer, most)
-    folds = any(prompt.system for prompt in prompts) and not encoder.knows_system
+    folds = any(system_of(messages_of(prompt)) for prompt in prompts) and not encoder.knows_system
     if folds and NO_SYSTEM_ROLE not in attempt.events.warnings:
         attempt.events.warn(NO_SYSTEM_ROLE)
     cut = encoder.count_cut(prompts)

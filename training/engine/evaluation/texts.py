@@ -1,10 +1,10 @@
 """Evaluation of held-out texts (called by training.engine.evaluation.evaluate): a model writes its own answer to each
 prompt.
 
-Answers are greedy. A prediction says what one of labelled rows says: `action` is the answer,
-`correct` whether it equals the row's completion (of JSON: whether both decide the same, by `data.compared`), `p_answer`
-the chance that the model writes exactly the completion, `log_p` its logarithm, and `valid` whether the answer is JSON,
-null where the completion is none.
+Answers are greedy. A prediction says what one of labelled rows says: `action` is the answer, with calls of the row's
+tools as completions have them, `correct` whether it equals the row's completion (of JSON and calls: whether both decide
+the same, by `data.compared`; words beside calls do not count), `p_answer` the chance that the model writes exactly the
+completion, `log_p` its logarithm, and `valid` whether the answer is JSON, null where the completion is none.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 
 import torch
 
-from decisions.rewards.components import read_json
 from training.engine.attempt.attempt import Attempt
 from training.engine.attempt.memory import score_in_batches
 from training.engine.models.actions import ActionScorer
 from training.engine.models.loading import Loaded
-from training.engine.rows.types import Text, prompts_of
+from training.engine.rows.calls import as_completion
+from training.engine.rows.types import Text
 from training.engine.scoring.generation import write_answers
 from training.engine.spec.result import ModelScore
+from training.engine.spec.reward_function import read_value
 from training.engine.updates.answers import answer_logits
 
 
@@ -32,21 +33,20 @@ def predict_texts(
 ) -> Iterator[dict[str, Any]]:
     """One prediction a row, in the order of the rows."""
     scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
-    prompts = scorer.encode(prompts_of(rows))
+    prompts, replies = scorer.prompts.encode_rows(rows)
     written = write_answers(attempt, loaded, prompts, batch_size)
-    answers = written.texts
     if written.cut:
         most = attempt.spec.max_completion_tokens
         attempt.events.warn(
             f"{written.cut} of {len(rows)} answers of the {which} model were cut after {most} tokens "
             "(max_completion_tokens)"
         )
-    wanted = _log_p(attempt, loaded, scorer, prompts, [row.completion.strip() for row in rows], batch_size)
-    own = _log_p(attempt, loaded, scorer, prompts, answers, batch_size)
+    wanted = _log_p(attempt, loaded, scorer, prompts, replies, batch_size)
+    own = _log_p(attempt, loaded, scorer, prompts, written.tokens, batch_size)
     compared = attempt.spec.data.compared
-    for row, answer, log_p, own_log_p in zip(rows, answers, wanted, own, strict=True):
-        completion = row.completion.strip()
-        meant, said = read_json(completion), read_json(answer)
+    for row, text, log_p, own_log_p in zip(rows, written.texts, wanted, own, strict=True):
+        completion, answer = row.completion.strip(), as_completion(text, row.tools or ())
+        meant, said = read_value(completion), read_value(answer)
         yield {
             "id": row.id,
             "group": row.group,
@@ -80,11 +80,10 @@ def _log_p(
     loaded: Loaded,
     scorer: ActionScorer,
     prompts: Sequence[Sequence[int]],
-    texts: Sequence[str],
+    answers: Sequence[Sequence[int]],
     batch_size: int,
 ) -> list[float]:
-    """log p(text, end of sequence | prompt) of each text under the plain language model, in nats."""
-    answers = scorer.answer_ids([scorer.prompts.harmless(text) for text in texts])
+    """log p(answer, its end among it | prompt) of each under the plain language model, in nats."""
     found = [0.0] * len(prompts)
 
     def score(batch: list[int]) -> None:

@@ -34,7 +34,7 @@ from training.engine.data.reading import RunData
 from training.engine.evaluation.texts import predict_texts
 from training.engine.models.actions import NO_OPTION, ActionScorer
 from training.engine.models.loading import Loaded
-from training.engine.rows.types import Labelled, Logged, Text, prompts_of
+from training.engine.rows.types import Labelled, Logged, Text, better_text, prompts_of
 from training.engine.scoring.generation import write_answers
 from training.engine.scoring.rows import divergence, score_rows
 from training.engine.spec.samples import SAMPLES_FILE, Asked, Look, Reply, Samples
@@ -183,7 +183,7 @@ def _find_rows(data: RunData) -> tuple[Sequence[Labelled | Logged], Sequence[Tex
     """Held-out rows, or those to learn from where there are none; a pair counts as its better text."""
     if data.heldout or data.heldout_texts:
         return data.heldout, data.heldout_texts
-    pairs = [Text(row.id, row.prompt, row.chosen, system=row.system) for row in data.preferences[:MEASURED]]
+    pairs = [better_text(row) for row in data.preferences[:MEASURED]]
     return data.labelled or data.logged, data.texts or pairs
 
 

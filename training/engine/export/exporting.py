@@ -105,17 +105,11 @@ def make_probes(tokenizer: Any, data: RunData, max_prompt_tokens: int, most: int
 
     choices = _spread([row for row in data.heldout if len(row.options) > 1], most)
     made = []
-    for chat, row in zip(encoder.chats(prompts_of(choices)), choices, strict=True):
-        text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    for text, row in zip(encoder.render(prompts_of(choices)), choices, strict=True):
         ids = tokenise(tokenizer, text)
         made.append(Probe(ids, len(ids) - 1, answers(list(row.options)), text, row.options.index(row.answer)))
-    texts = _spread(data.heldout_texts, most)
-    written = answers([encoder.harmless(row.completion) for row in texts]) if texts else []
-    made += [
-        Probe([*ids, *completion[:-1]], len(ids) - 1)
-        for ids, completion in zip(encoder.encode(prompts_of(texts)), written, strict=True)
-    ]
-    return made
+    prompts, replies = encoder.encode_rows(_spread(data.heldout_texts, most))
+    return made + [Probe([*ids, *reply[:-1]], len(ids) - 1) for ids, reply in zip(prompts, replies, strict=True)]
 
 
 def _spread(rows: list[R], most: int) -> list[R]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from training.engine.models.chats import ChatTemplate, TemplateRefuses
+
 Chat = Sequence[tuple[str, str]]
 """(role, content) of each message."""
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
@@ -63,13 +65,14 @@ def read_form(tokenizer: Any) -> ChatForm:
     """The form of the tokenizer's chat template, without the token that begins a text, which llama.cpp adds itself.
     Raises Unlike."""
 
-    def render(chat: Chat, begin: bool = True) -> str:
-        messages = [{"role": role, "content": content} for role, content in chat]
-        told = str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=begin))
-        return told.removeprefix(tokenizer.bos_token or "")
-
     if tokenizer.chat_template is None:
         raise Unlike("the tokenizer has no chat template")
+    template = ChatTemplate(tokenizer)
+
+    def render(chat: Chat, begin: bool = True) -> str:
+        messages = [{"role": role, "content": content} for role, content in chat]
+        return template.render(messages, begins=begin).removeprefix(tokenizer.bos_token or "")
+
     first, after_user = _split(render([(USER, "<1>")], begin=False), "<1>")
     begin = render([(USER, "<1>")]).removeprefix(f"{first}<1>{after_user}")
     _, turns = _split(render([(USER, "<1>"), (ASSISTANT, "<2>"), (USER, "<3>")], begin=False), "<1>")
@@ -82,15 +85,15 @@ def read_form(tokenizer: Any) -> ChatForm:
     }
     form = ChatForm(around, first.removesuffix(before_user), begin)
     _check(form, render, CHECKED)
+    if not template.knows_system:
+        return form
     try:
         before, rest = _split(render([(SYSTEM, "<0>"), (USER, "<1>")], begin=False), "<0>")
         between, _ = _split(rest, "<1>")
         told = ChatForm({SYSTEM: (before, between.removesuffix(before_user)), **around}, form.head, begin)
         _check(told, render, [((SYSTEM, "some rules"), *chat) for chat in CHECKED])
-    except Exception as error:  # whatever a template raises for a role that it does not take
-        if isinstance(error, Unlike) or type(error).__module__.startswith("jinja2"):
-            return form
-        raise
+    except (Unlike, TemplateRefuses):
+        return form
     return told
 
 

@@ -5,7 +5,7 @@ For a prompt x with a better text w and a worse one l:
     h = [log p(w | x) − log p_start(w | x)] − [log p(l | x) − log p_start(l | x)]
     loss = − log σ(β h)  +  v · − 1/n Σ_t log p(w_t | x, w_<t)
 
-p is the plain language model: log p(y | x) is the sum over the n tokens of y, the last one end of sequence, so the
+p is the plain language model: log p(y | x) is the sum over the n tokens of y, the last one the end of its turn, so the
 texts may be anything, options or not. The constrained policy moves with it, as it reads the same logits at every
 branching (training.engine.models.actions). The second term, with v the spec's text_weight, keeps the better text
 likely, where the first alone may lower both (Pang et al. 2024).
@@ -23,7 +23,7 @@ from training.engine.attempt.memory import score_in_batches
 from training.engine.data.reading import Batches, RunData
 from training.engine.models.actions import ActionScorer
 from training.engine.models.loading import Loaded, trainable_parameters
-from training.engine.rows.types import prompts_of
+from training.engine.rows.types import prompts_of, replies_of
 from training.engine.updates.accumulate import Accumulation
 from training.engine.updates.answers import answer_log_p
 from training.engine.updates.fit import Metrics, Updates, fit
@@ -41,9 +41,11 @@ class Pairs:
     def __init__(self, attempt: Attempt, loaded: Loaded, data: RunData) -> None:
         self.attempt, self.model = attempt, loaded.model
         self.scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
-        self.prompts = self.scorer.encode(prompts_of(data.preferences))
-        self.better = self.scorer.answer_ids([row.chosen for row in data.preferences])
-        self.worse = self.scorer.answer_ids([row.rejected for row in data.preferences])
+        asked = prompts_of(data.preferences)
+        better, worse = zip(*map(replies_of, data.preferences), strict=True)
+        self.prompts = self.scorer.encode(asked)
+        self.better = self.scorer.encode_replies(asked, better)
+        self.worse = self.scorer.encode_replies(asked, worse)
         lengths = zip(self.prompts, self.better, self.worse, strict=True)
         self.lengths = [len(prompt) + max(len(better), len(worse)) for prompt, better, worse in lengths]
 

@@ -1,7 +1,7 @@
 """A model of what people prefer (Bradley and Terry 1952; Christiano et al. 2017; Ouyang et al. 2022, eq. 1). Method
 `reward_model`.
 
-A linear head v on the last hidden state h of prompt x and completion y, end of sequence included, gives a scalar
+A linear head v on the last hidden state h of prompt x and completion y, the end of its turn included, gives a scalar
 
     r(x, y) = v · h(x, y),        P(w is better than l | x) = σ(r(x, w) − r(x, l))
     loss = − mean log σ(r(x, w) − r(x, l))        over pairs of a better text w and a worse one l
@@ -33,6 +33,7 @@ from training.engine.attempt.memory import score_in_batches
 from training.engine.data.reading import Batches, RunData
 from training.engine.methods.dpo import Pairs
 from training.engine.models.actions import ActionScorer, causal_of, hidden_size, pad_right
+from training.engine.models.chats import Message
 from training.engine.models.loading import (
     ADAPTER,
     Loaded,
@@ -41,7 +42,7 @@ from training.engine.models.loading import (
     load_tokenizer,
     trainable_parameters,
 )
-from training.engine.rows.types import Preference, Prompt, prompts_of
+from training.engine.rows.types import Preference, Prompt, prompts_of, replies_of
 from training.engine.spec.result import ModelScore
 from training.engine.spec.run_spec import REWARD_MODEL, ModelSource
 from training.engine.updates.accumulate import Accumulation
@@ -81,9 +82,11 @@ class RewardModel:
     mean: float = 0.0
     deviation: float = 1.0
 
-    def tokens(self, prompts: Sequence[str | Prompt], texts: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+    def tokens(
+        self, prompts: Sequence[str | Prompt], replies: Sequence[str | Message]
+    ) -> tuple[list[list[int]], list[list[int]]]:
         scorer = self._scorer
-        return scorer.encode(prompts), [list(ids) for ids in scorer.answer_ids(texts)]
+        return scorer.encode(prompts), scorer.encode_replies(prompts, replies)
 
     def score(self, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> Tensor:
         """(B,) r of each text, in one forward, with gradients."""
@@ -92,10 +95,10 @@ class RewardModel:
         return nn.functional.linear(states, self.head)[:, 0]
 
     @torch.no_grad()
-    def score_all(self, prompts: Sequence[str | Prompt], texts: Sequence[str]) -> Tensor:
-        """(n,) r of each text, float32 on the CPU; leaves the model in eval mode. Raises Stopped between batches."""
+    def score_all(self, prompts: Sequence[str | Prompt], replies: Sequence[str | Message]) -> Tensor:
+        """(n,) r of each reply, float32 on the CPU; leaves the model in eval mode. Raises Stopped between batches."""
         self.loaded.model.eval()
-        asked, said = self.tokens(prompts, texts)
+        asked, said = self.tokens(prompts, replies)
         found = torch.zeros(len(said))
 
         def score(batch: list[int]) -> None:
@@ -104,9 +107,9 @@ class RewardModel:
         score_in_batches(self.attempt, [len(x) + len(y) for x, y in zip(asked, said, strict=True)], BATCH, score)
         return found
 
-    def reward(self, prompts: Sequence[str | Prompt], texts: Sequence[str]) -> list[float]:
+    def reward(self, prompts: Sequence[str | Prompt], replies: Sequence[str | Message]) -> list[float]:
         """In (0, 1): a half is what the mean of the texts earned that it learnt from."""
-        rewards: list[float] = ((self.score_all(prompts, texts) - self.mean) / self.deviation).sigmoid().tolist()
+        rewards: list[float] = ((self.score_all(prompts, replies) - self.mean) / self.deviation).sigmoid().tolist()
         return rewards
 
     def save_head(self, folder: Path) -> None:
@@ -171,9 +174,8 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     loaded.model.train()
     metrics = fit(attempt, updates, total, take_step, "learning what is preferred")
     prompts = prompts_of(data.preferences)
-    learnt = made.score_all(
-        prompts * 2, [*(row.chosen for row in data.preferences), *(row.rejected for row in data.preferences)]
-    )
+    better, worse = zip(*map(replies_of, data.preferences), strict=True)
+    learnt = made.score_all(prompts * 2, [*better, *worse])
     made.mean, made.deviation = float(learnt.mean()), max(float(learnt.std(correction=0)), 1e-6)
     return Outcome(total, len(pairs.prompts), metrics, save_beside=made.save_head)
 
@@ -182,8 +184,8 @@ def judge_pairs(made: RewardModel, rows: Sequence[Preference]) -> tuple[list[dic
     """A line for each held-out pair, and the means: `accuracy` is the share that was ordered rightly,
     `probability_of_right` the mean of σ(margin)."""
     prompts = prompts_of(rows)
-    better = made.score_all(prompts, [row.chosen for row in rows])
-    margins = better - made.score_all(prompts, [row.rejected for row in rows])
+    better, worse = zip(*map(replies_of, rows), strict=True)
+    margins = made.score_all(prompts, better) - made.score_all(prompts, worse)
     chances = margins.sigmoid().tolist()
     lines = [
         {

@@ -19,7 +19,6 @@ from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.data.reading import Batches, RunData
 from training.engine.models.actions import ActionScorer
 from training.engine.models.loading import Loaded, trainable_parameters
-from training.engine.rows.types import prompts_of
 from training.engine.updates.accumulate import Accumulation
 from training.engine.updates.answers import answer_log_p
 from training.engine.updates.fit import Metrics, Updates, fit
@@ -30,7 +29,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     spec, device = attempt.spec, attempt.device
     scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, device)
     rewarded = [row for row in data.texts if row.reward]
-    texts = scorer.answer_ids([row.completion for row in rewarded])
+    prompts, texts = scorer.prompts.encode_rows(rewarded)
     fitting = [place for place, text in enumerate(texts) if len(text) <= spec.max_completion_tokens]
     too_long = f"{len(rewarded) - len(fitting)} of {len(rewarded)} rewarded rows hold texts of over "
     too_long += f"{spec.max_completion_tokens} tokens"
@@ -38,8 +37,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         raise ValueError(f"{too_long}: raise max_completion_tokens")
     if len(fitting) < len(rewarded):
         attempt.events.warn(f"{too_long} (max_completion_tokens) and were left out")
-    texts = [texts[place] for place in fitting]
-    prompts = scorer.encode(prompts_of(rewarded[place] for place in fitting))
+    prompts, texts = [prompts[place] for place in fitting], [texts[place] for place in fitting]
     weights = torch.tensor([rewarded[place].reward for place in fitting], device=device)
     weights = weights / weights.mean()
     lengths = torch.tensor([len(text) for text in texts], device=device)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from training.engine.models.adapters import adapters_by_row
+from training.engine.models.chats import Message
 from training.engine.models.prompts import PromptEncoder
 from training.engine.rows.types import Prompt
 
@@ -195,6 +196,10 @@ class ActionScorer:
         """Each option's text followed by end of sequence."""
         ids = self.tokenizer(list(options), add_special_tokens=False)["input_ids"]
         return [[*sequence, self.tokenizer.eos_token_id] for sequence in ids]
+
+    def encode_replies(self, prompts: Sequence[str | Prompt], replies: Sequence[str | Message]) -> list[list[int]]:
+        """Each of the assistant's messages behind its prompt, up to the end of its turn."""
+        return self.prompts.encode_replies(prompts, replies)
 
     def trie(self, options: Sequence[str]) -> ActionTrie:
         """The trie of these options in sorted order. Raises OptionError."""

@@ -26,9 +26,9 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
 from training.engine.machine.hardware import frozen_dtype
+from training.engine.models.chats import plain_template
 from training.engine.models.less_memory import four_bits
 from training.engine.models.option_tokens import MANY_OPTIONS, add_option_tokens, as_tokens
-from training.engine.models.prompts import plain_template
 from training.engine.models.targets import choose_targets
 from training.engine.spec.architectures import read_model_type
 from training.engine.spec.run_spec import ModelSource, TinyShape

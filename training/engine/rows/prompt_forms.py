@@ -62,12 +62,24 @@ def form_of(prompts: Iterable[Prompt]) -> PromptForm | None:
     for prompt in prompts:
         head = _digest(prompt)
         counts[head] += 1
-        shared[head] = _find_shared(shared.get(head, prompt.text), prompt.text)[:LONGEST]
+        text = asked_in(prompt)
+        shared[head] = _find_shared(shared.get(head, text), text)[:LONGEST]
     if not counts:
         return None
     form = PromptForm(sum(counts.values()), dict(counts.most_common(KEPT)))
     first = next(iter(form.heads))
     return msgspec.structs.replace(form, begins=shared[first]) if first in form.common else form
+
+
+def asked_in(prompt: Prompt) -> str:
+    """The prompt's own text; of a chat, what the user says last."""
+    said = [message["content"] for message in prompt.messages if message["role"] == "user"]
+    return said[-1] if said else prompt.text
+
+
+def is_told(prompt: Prompt) -> bool:
+    """Whether there is a system prompt."""
+    return bool(prompt.system) or any(message["role"] == "system" for message in prompt.messages[:1])
 
 
 def _find_shared(one: str, other: str) -> str:
@@ -77,7 +89,7 @@ def _find_shared(one: str, other: str) -> str:
 
 def _digest(prompt: Prompt) -> str:
     """With whether there is a system prompt: under one, a model was asked otherwise than without."""
-    told = f"{bool(prompt.system)}/{prompt.text[:HEAD]}"
+    told = f"{is_told(prompt)}/{asked_in(prompt)[:HEAD]}"
     return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 

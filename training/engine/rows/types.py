@@ -232,6 +232,29 @@ def prompt_of(row: Asking) -> Prompt:
     return Prompt(row.prompt, row.system or "")
 
 
+def reply_of(completion: str, reply: Message | None) -> str | Message:
+    """The assistant's message, or its words alone where it is no more than they."""
+    return reply if reply is not None else completion
+
+
+def replies_of(row: Preference) -> tuple[str | Message, str | Message]:
+    """The better and the worse, each as `reply_of` has it."""
+    return reply_of(row.chosen, row.chosen_reply), reply_of(row.rejected, row.rejected_reply)
+
+
+def better_text(row: Preference) -> Text:
+    """The pair's better text alone."""
+    return Text(
+        row.id,
+        row.prompt,
+        row.chosen,
+        system=row.system,
+        messages=row.messages,
+        tools=row.tools,
+        reply=row.chosen_reply,
+    )
+
+
 def as_decision(row: Labelled) -> Logged:
     """A replayed row: a decision for its answer, taken for certain, that was right."""
     return Logged(row.id, row.prompt, row.options, row.answer, 1.0, 1.0, row.group, right=1.0, system=row.system)

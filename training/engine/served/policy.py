@@ -22,6 +22,7 @@ from typing import Any
 
 from training.engine.attempt.attempt import Attempt
 from training.engine.models.actions import ActionScorer
+from training.engine.models.chats import find_ends
 from training.engine.models.loading import Loaded
 from training.engine.served.transcripts import Growing, Message, Transcript, Written, find_earlier
 from training.engine.serving.artifacts import Artifact
@@ -30,7 +31,7 @@ from training.engine.serving.constraints import Grammars
 from training.engine.serving.faults import Fault
 from training.engine.serving.generation import Generation
 from training.engine.serving.jobs import STOPPING
-from training.engine.serving.pool import LoadedBase, end_tokens
+from training.engine.serving.pool import LoadedBase
 from training.engine.serving.sampling import Sampling
 from training.engine.serving.tools import read_calls
 
@@ -268,7 +269,7 @@ def refuse_other_policies(request: ChatRequest) -> None:
 
 def _as_base(attempt: Attempt, loaded: Loaded) -> LoadedBase:
     model, tokenizer = loaded.model, loaded.tokenizer
-    ends = end_tokens(model, tokenizer)
+    ends = find_ends(model, tokenizer)
     vocabulary = int(model.get_output_embeddings().weight.shape[0])
     positions = int(getattr(model.config, "max_position_embeddings", None) or 2048)
     return _InTraining(

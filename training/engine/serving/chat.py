@@ -1,4 +1,4 @@
-"""A chat as it is asked and answered, and its way from messages to token ids.
+"""A chat as it is asked and answered. training.engine.models.prompts makes token ids of it.
 
 Called by the model thread: `prepare` gives a row for each answer that is asked for, which `generation` lets grow, or
 `choices` scores.
@@ -7,23 +7,21 @@ Called by the model thread: `prepare` gives a row for each answer that is asked 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 
-from training.engine.models.prompts import fold_system
+from training.engine.models.chats import TemplateRefuses
 from training.engine.rows.types import Prompt
 from training.engine.serving.constraints import Constraint
 from training.engine.serving.faults import Fault
 from training.engine.serving.growing_text import GrowingText
 from training.engine.serving.pool import LoadedBase
 from training.engine.serving.sampling import Sampling
-from training.engine.serving.tools import OPENING, Toolbox, takes_tools, written_out
+from training.engine.serving.tools import Toolbox
 
 DEFAULT_MAX_TOKENS = 256
-MARK = "reckoner7answer7stands7here"
-"""Stands for an answer while its place in a rendered conversation is sought. No tokenizer has a control token in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +169,7 @@ def prepare(base: LoadedBase, request: ChatRequest) -> list[Row]:
 
 def encode(base: LoadedBase, rendered: str) -> list[int]:
     """Token ids of what a template has written."""
-    ids: list[int] = base.tokenizer([rendered], add_special_tokens=False)["input_ids"][0]
-    return ids
+    return base.scorer.prompts.tokenise([rendered])[0]
 
 
 def make_rows(base: LoadedBase, request: ChatRequest, ids: list[int]) -> list[Row]:
@@ -193,8 +190,7 @@ def make_rows(base: LoadedBase, request: ChatRequest, ids: list[int]) -> list[Ro
             raise Fault("invalid_request", f"logit_bias: the model has no token {token}", "logit_bias")
     grammar = request.grammar
     if request.toolbox is not None and request.toolbox.forced:
-        template = base.tokenizer.chat_template
-        blocks = takes_tools(template) and OPENING in template
+        blocks = base.scorer.prompts.template.calls_in_blocks
         grammar = request.toolbox.forced_blocks if blocks else request.toolbox.forced_list
     return [
         Row(
@@ -222,72 +218,29 @@ def _generator(base: LoadedBase, request: ChatRequest, index: int) -> torch.Gene
 def render_after(base: LoadedBase, request: ChatRequest, answer: int) -> str:
     """What the template writes behind the text of message `answer`, an earlier answer of the model's, up to where the
     next one begins: the end of its turn, and the messages since. Raises Fault where that cannot be told."""
-    messages, tools = _as_read(base, request)
-    place = len(_as_read(base, replace(request, messages=request.messages[: answer + 1]))[0]) - 1
-    # The answer's own text, calls included, stands in the transcript already.
-    marked = [*messages[:place], {"role": "assistant", "content": MARK}, *messages[place + 1 :]]
-    rendered = _apply_template(base, marked, tools)
-    if rendered.count(MARK) != 1:
-        raise Fault("invalid_request", "the model's chat template does not show its answers", "messages")
-    return rendered.partition(MARK)[2]
+    try:
+        return base.scorer.prompts.template.render_after(*_as_read(base, request), answer)
+    except TemplateRefuses as error:
+        raise Fault("invalid_request", str(error), "messages") from error
 
 
 def _render(base: LoadedBase, request: ChatRequest) -> str:
     """The conversation as the template writes it, up to where the answer begins."""
-    return _apply_template(base, *_as_read(base, request))
-
-
-def _as_read(base: LoadedBase, request: ChatRequest) -> tuple[Sequence[Any], list[Any] | None]:
-    """Messages and tools as the template is given them."""
-    toolbox = request.toolbox
-    given = request.messages if request.max_prompt_tokens is None else _cut(base, request)
-    shown = () if toolbox is None or toolbox.choice == "none" else toolbox.tools
-    messages: Sequence[Any]
-    tools: list[Any] | None = None
-    if takes_tools(base.tokenizer.chat_template):
-        messages = given
-        tools = [tool.described() for tool in shown] or None
-    else:
-        messages = written_out(given, shown)
-    if not base.scorer.prompts.knows_system:
-        messages = fold_system(messages)
-    return messages, tools
-
-
-def _apply_template(base: LoadedBase, messages: Sequence[Any], tools: list[Any] | None) -> str:
-    """Control tokens that are spelled out in any of the texts are broken up: a text cannot end its own turn."""
-    harmless = base.scorer.prompts.harmless
     try:
-        rendered: str = base.tokenizer.apply_chat_template(
-            _in_all_texts(messages, harmless),
-            tools=_in_all_texts(tools, harmless),
-            add_generation_prompt=True,
-            tokenize=False,
-        )
-    except Exception as error:
-        # Templates are programs of the model's authors, and refuse by raising whatever they like.
-        raise Fault("invalid_request", f"the model's chat template refuses: {str(error)[:200]}", "messages") from error
-    return rendered
+        return base.scorer.prompts.template.render(*_as_read(base, request))
+    except TemplateRefuses as error:
+        raise Fault("invalid_request", str(error), "messages") from error
 
 
-def _cut(base: LoadedBase, request: ChatRequest) -> Sequence[Mapping[str, Any]]:
-    """Raises Fault where the system prompt leaves no room for what is asked."""
-    encoder = base.encoder(request.max_prompt_tokens or 1)
-    first = request.messages[0]
-    system = (first["content"] or "") if first["role"] == "system" else ""
-    if faults := encoder.find_faults([Prompt("", system)]):
+def _as_read(base: LoadedBase, request: ChatRequest) -> tuple[Sequence[Mapping[str, Any]], list[dict[str, Any]]]:
+    """The messages that are read, and the tools that are shown. Raises Fault where the system prompt leaves no room for
+    what is asked."""
+    toolbox = request.toolbox
+    shown = () if toolbox is None or toolbox.choice == "none" else toolbox.tools
+    tools = [tool.described() for tool in shown]
+    if request.max_prompt_tokens is None:
+        return request.messages, tools
+    encoder, prompt = base.encoder(request.max_prompt_tokens), Prompt("", messages=tuple(map(dict, request.messages)))
+    if faults := encoder.find_faults([prompt]):
         raise Fault("context_length_exceeded", faults[0], "messages")
-    return [
-        {**message, "content": encoder.cut([Prompt(message["content"], system)])[0]}
-        if message["role"] == "user"
-        else message
-        for message in request.messages
-    ]
-
-
-def _in_all_texts(node: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(node, str):
-        return change(node)
-    if isinstance(node, Mapping):
-        return {change(key): _in_all_texts(value, change) for key, value in node.items()}
-    return [_in_all_texts(value, change) for value in node] if isinstance(node, list | tuple) else node
+    return encoder.chats([prompt])[0], tools

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from training.engine.rows.calls import Call, certain_words
 from training.engine.serving.chat import Begun, ChatAnswer, ChatRequest, Piece, TokenScore, TokenScores, Written
-from training.engine.serving.tools import Call, Tool, certain_words, read_calls
+from training.engine.serving.tools import Tool, read_calls
 
 LEAST_LOGPROB = -9999.0
 """What OpenAI gives for a token that is as good as impossible; JSON knows no infinity."""

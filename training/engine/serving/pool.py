@@ -20,6 +20,7 @@ from transformers.pytorch_utils import Conv1D
 
 from training.engine.models.actions import ActionScorer, causal_of
 from training.engine.models.adapters import BASE
+from training.engine.models.chats import find_ends
 from training.engine.models.loading import attach_adapter, load_model, load_tokenizer
 from training.engine.models.prompts import PromptEncoder
 from training.engine.models.targets import rows_and_columns
@@ -172,7 +173,7 @@ class ModelPool:
                 raise _unusable(digest, _brief(error)) from error
         log.info("loaded base %s", digest)
         positions = int(getattr(model.config, "max_position_embeddings", None) or 2048)
-        ends = end_tokens(model, tokenizer)
+        ends = find_ends(model, tokenizer)
         vocabulary = int(model.get_output_embeddings().weight.shape[0])
         grammars = Grammars(tokenizer, vocabulary, ends)
         return LoadedBase(artifact, model, tokenizer, scorer, positions, ends, vocabulary, grammars)
@@ -251,13 +252,6 @@ def _check_fit(artifact: Artifact, model: Any) -> None:
             raise _unusable(artifact.digest, f"its tensor {name} {list(shape)} has no place in the base")
     if not shapes:
         raise _unusable(artifact.digest, "it holds no tensors")
-
-
-def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """What ends an answer: the tokenizer's end of sequence and whatever the model's own settings add."""
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    ends = configured if isinstance(configured, list) else [configured]
-    return frozenset(token for token in [*ends, tokenizer.eos_token_id] if token is not None)
 
 
 def _unusable(digest: str, why: str) -> Fault:

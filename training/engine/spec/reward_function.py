@@ -7,19 +7,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from decisions.rewards.components import ComponentError, Facts, read_json
 from decisions.rewards.components.rules import component_of
 from decisions.rewards.valuing import total
 from training.engine.spec.run_spec import LEARNED, RewardComponent
 
+KEYS = {"arguments", "name"}
+"""Of a call of a tool in a completion."""
+
+
+def read_value(completion: str) -> Any:
+    """What a completion decides as a value: its JSON, or the calls of tools below its words as completions of rows have
+    them (training.engine.rows.calls.as_completion); None of words alone."""
+    if (whole := read_json(completion)) is not None:
+        return whole
+    last = read_json(completion.rpartition("\n")[2])
+    is_calls = isinstance(last, list) and last and all(isinstance(one, dict) and one.keys() == KEYS for one in last)
+    return last if is_calls else None
+
 
 def facts_of_text(text: str, answer: str, confidence: float | None = None) -> Facts:
-    """What a reward component sees of a fresh text: the value where the known answer is JSON, else the text."""
-    meant = read_json(answer)
+    """What a reward component sees of a fresh text: the value where the known answer is JSON, or calls of tools, else
+    the text."""
+    meant = read_value(answer)
     if meant is None:
         return Facts(action=text.strip(), answer=answer.strip(), completion=text, confidence=confidence)
-    said = read_json(text)
+    said = read_value(text)
     return Facts(action=text if said is None else said, answer=meant, completion=text, confidence=confidence)
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 import huggingface_hub.constants
@@ -24,8 +24,8 @@ from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.attempt.checkpoints import mark_complete
 from training.engine.attempt.memory import BeginAgain, is_out_of_memory
 from training.engine.models.loading import Loaded
-from training.engine.models.prompts import MARGIN, Message, PromptEncoder
-from training.engine.rows.types import Asking, prompts_of
+from training.engine.models.prompts import PromptEncoder
+from training.engine.rows.types import Text
 from training.engine.spec.run_spec import CHECKPOINTS_KEPT
 from training.engine.text.parts import Parts
 from training.engine.updates.fit import Diverged, pause_for
@@ -38,6 +38,14 @@ REFERENCE = "ref"
 UNTOLD = {"epoch", "num_tokens", "num_input_tokens_seen", "total_flos", "step_time"}
 """Logs that say nothing of the training."""
 MUST_BE_FINITE = ("loss", "grad_norm")
+
+
+class Lesson(NamedTuple):
+    """A row, the tokens of what it asks, and those of its reply, up to the end of the turn."""
+
+    row: Text
+    prompt_ids: list[int]
+    reply_ids: list[int]
 
 
 class Bridge(TrainerCallback):
@@ -131,45 +139,26 @@ def common_arguments(attempt: Attempt, loaded: Loaded, parts: Parts) -> dict[str
 
 
 class Conversations:
-    """Rows as the messages of chats. Of a prompt, the model reads what it reads everywhere
-    (training.engine.models.prompts). Control tokens that a completion spells out are broken up."""
+    """Rows as the tokens of chats: what a model reads and writes everywhere (training.engine.models.prompts). TRL's
+    trainers get tokens, and render nothing themselves."""
 
     def __init__(self, attempt: Attempt, loaded: Loaded) -> None:
         self.encoder = PromptEncoder(loaded.tokenizer, attempt.spec.max_prompt_tokens)
         self.attempt = attempt
         self.longest = attempt.spec.max_completion_tokens
 
-    def prompts(self, rows: Iterable[Asking]) -> list[list[Message]]:
-        """What each asks, as a chat of the user's one turn, after the system prompt where there is one."""
-        return self.encoder.chats(prompts_of(rows))
-
-    def completion(self, text: str) -> list[Message]:
-        """The model's turn."""
-        return [{"role": "assistant", "content": self.encoder.harmless(text)}]
-
-    def completion_ids(self, text: str) -> list[int]:
-        """Its tokens and the end of sequence."""
-        ids: list[int] = self.encoder.tokenizer(self.encoder.harmless(text), add_special_tokens=False)["input_ids"]
-        return [*ids, self.encoder.tokenizer.eos_token_id]
-
-    def fits(self, *texts: str) -> bool:
-        """Whether the model could write each within the spec's longest completion, its end included."""
-        return all(len(self.completion_ids(text)) <= self.longest for text in texts)
-
-    def keep_fitting(self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]]) -> list[Any]:
-        """The rows whose texts fit; a warning says how many do not. Raises ValueError where none does."""
-        kept = [row for row, of_row in zip(rows, texts, strict=True) if self.fits(*of_row)]
+    def read_fitting(self, rows: Sequence[Text]) -> list[Lesson]:
+        """The rows whose replies the model could write within the spec's longest completion, their ends included; a
+        warning says how many it could not. Raises ValueError where it could none."""
+        prompts, replies = self.encoder.encode_rows(rows)
+        lessons = [Lesson(*told) for told in zip(rows, prompts, replies, strict=True)]
+        kept = [lesson for lesson in lessons if len(lesson.reply_ids) <= self.longest]
         left_out = f"{len(rows) - len(kept)} of {len(rows)} rows hold texts of over {self.longest} tokens"
         if not kept:
             raise ValueError(f"{left_out}: raise max_completion_tokens")
         if len(kept) < len(rows):
             self.attempt.events.warn(f"{left_out} (max_completion_tokens) and were left out")
         return kept
-
-    @property
-    def longest_chat(self) -> int:
-        """Tokens that no chat of `prompts` so far exceeds: prompt, template and completion."""
-        return self.encoder.around + self.attempt.spec.max_prompt_tokens + self.longest + MARGIN
 
 
 def run_trainer(attempt: Attempt, loaded: Loaded, trainer: Any, parts: Parts, rows: int, message: str) -> Outcome:

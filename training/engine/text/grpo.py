@@ -6,10 +6,10 @@
 Shao et al. 2024, over tokens t and all texts of a batch as in DAPO (Yu et al. 2025); std is the sample's. Two ways:
 
 - The spec names a reward: the model writes G texts to each prompt, and the reward values them. The row's completion is
-  the known answer (`matches_answer`); of JSON the reward sees the value, and not the way it is written. The spec's
-  `sampling` draws them, and π is that of its temperature; what top_k and top_p leave out is left out of the drawing
-  alone. With `online.ranked` a text's reward is its rank among those of its prompt: for a judge that tells better from
-  worse, but whose numbers have no scale.
+  the known answer (`matches_answer`); of JSON and calls of tools the reward sees the value, and not the way it is
+  written. The spec's `sampling` draws them, and π is that of its temperature; what top_k and top_p leave out is left
+  out of the drawing alone. With `online.ranked` a text's reward is its rank among those of its prompt: for a judge that
+  tells better from worse, but whose numbers have no scale.
 - It names none: the rows' own texts and rewards are the groups, of prompts whose texts have different rewards.
   TRL takes the texts as if the model had written them, so ρ is 1: this imitates the better texts of a prompt and turns
   from the worse ones, without a correction for the policy that wrote them. Fresh texts teach more.
@@ -24,15 +24,16 @@ from typing import Any
 
 from trl import GRPOConfig, GRPOTrainer
 
-from decisions.rewards.components import read_json
 from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.data.reading import RunData
 from training.engine.environments.grading import rank_within
 from training.engine.methods.learned_reward import LearnedReward
+from training.engine.models.chats import find_ends
 from training.engine.models.loading import Loaded
-from training.engine.models.prompts import Message
-from training.engine.rows.types import Text, groups_of_prompts, prompts_of
-from training.engine.spec.reward_function import RewardFunction, facts_of_text
+from training.engine.models.prompts import PromptEncoder
+from training.engine.rows.calls import as_completion
+from training.engine.rows.types import Prompt, Text, groups_of_prompts, prompts_of
+from training.engine.spec.reward_function import RewardFunction, facts_of_text, read_value
 from training.engine.text.bridge import Conversations, common_arguments, make_dataset, run_trainer
 from training.engine.text.parts import Parts, parts_of
 
@@ -45,27 +46,29 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 
 
 def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> Outcome:
-    settings, sampling, chats = attempt.spec.online, attempt.spec.sampling, Conversations(attempt, loaded)
+    settings, sampling, asked = attempt.spec.online, attempt.spec.sampling, prompts_of(rows)
+    chats = AskedAsTokens(Conversations(attempt, loaded).encoder, asked)
     value = RewardFunction(attempt.spec.reward)
-    learned_reward, asked = LearnedReward(attempt, value), prompts_of(rows)
+    learned_reward = LearnedReward(attempt, value)
 
     def reward(
-        completions: list[list[Message]], place: list[int], answer: list[str], log_metric: Any, **others: Any
+        completions: list[str], place: list[int], answer: list[str], log_metric: Any, **others: Any
     ) -> list[float | None]:
-        """What the spec's components give to each text; the share of valid JSON is told beside it."""
-        texts = [turns[-1]["content"] for turns in completions]
-        meant = [read_json(text) for text in answer]
+        """What the spec's components give to each text; the share of valid JSON and calls is told beside it."""
+        texts = [as_completion(text, asked[at].tools) for at, text in zip(place, completions, strict=True)]
+        meant = [read_value(text) for text in answer]
         if any(one is not None for one in meant):
-            valid = [read_json(text) is not None for text, known in zip(texts, meant, strict=True) if known is not None]
-            log_metric("valid_share", sum(valid) / len(valid))
-        learned = learned_reward([(asked[at], text) for at, text in zip(place, texts, strict=True)])
+            known = [text for text, right in zip(texts, meant, strict=True) if right is not None]
+            log_metric("valid_share", sum(read_value(text) is not None for text in known) / len(known))
+        learned = learned_reward([(asked[at], text) for at, text in zip(place, completions, strict=True)])
         worth = [
             value(facts_of_text(text, known), one) for text, known, one in zip(texts, answer, learned, strict=True)
         ]
         return list(rank_within(place, worth) if settings.ranked else worth)
 
     parts = _parts(attempt, len(rows), settings.group)
-    trainer = GRPOTrainer(
+    end_where_turns_end(loaded)
+    trainer: Any = OwnTokens(
         model=loaded.model,
         reward_funcs=[reward],
         args=GRPOConfig(
@@ -79,22 +82,26 @@ def _train_on_fresh(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> O
             top_p=sampling.top_p,
         ),
         train_dataset=make_dataset(
-            prompt=chats.prompts(rows),
+            prompt=chats.texts,
             place=list(range(len(rows))),
             answer=[row.completion for row in rows],
         ),
         processing_class=loaded.tokenizer,
     )
+    trainer.chats = chats
     return _run(attempt, loaded, trainer, parts, len(rows), "learning from fresh texts (GRPO)")
 
 
 def _train_on_stored(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> Outcome:
     chats = Conversations(attempt, loaded)
-    groups = groups_of_prompts(chats.keep_fitting(rows, [(row.completion,) for row in rows]))
+    lessons = {id(lesson.row): lesson for lesson in chats.read_fitting(rows)}
+    groups = groups_of_prompts(lesson.row for lesson in lessons.values())
     if not groups:
         raise ValueError("no prompt has two texts that are short enough and have different rewards")
     size = min(attempt.spec.online.group, max(map(len, groups)))
-    stored: Any = StoredTexts(attempt, chats, groups, size)
+    of_groups = [[(lessons[id(row)].reply_ids, float(row.reward or 0.0)) for row in group] for group in groups]
+    asked = AskedAsTokens(chats.encoder, prompts_of(group[0] for group in groups))
+    stored: Any = StoredTexts(attempt.spec.seed, asked, of_groups, size)
 
     def reward(stored_reward: list[float | None], **others: Any) -> list[float | None]:
         """What the ledger says of each."""
@@ -111,44 +118,68 @@ def _train_on_stored(attempt: Attempt, loaded: Loaded, rows: Sequence[Text]) -> 
             model=loaded.model,
             reward_funcs=[reward],
             args=GRPOConfig(**arguments, max_completion_length=attempt.spec.max_completion_tokens),
-            train_dataset=make_dataset(prompt=list(stored.prompts)),
+            train_dataset=make_dataset(prompt=asked.texts),
             processing_class=loaded.tokenizer,
             rollout_func=stored,
         )
     return _run(attempt, loaded, trainer, parts, sum(map(len, groups)), "learning from stored texts (GRPO)")
 
 
+class AskedAsTokens:
+    """Prompts as TRL's trainer is given them, as text that the template wrote, and their tokens. Prompts that were cut
+    to the same text are one question to the model."""
+
+    def __init__(self, encoder: PromptEncoder, prompts: Sequence[Prompt]) -> None:
+        self.texts = encoder.render(prompts)
+        self._ids = dict(zip(self.texts, encoder.tokenise(self.texts), strict=True))
+
+    def ids_of(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self._ids[text] for text in texts]
+
+
+class OwnTokens(GRPOTrainer):
+    """TRL's, on prompts that a template has written already: it would render tools in no way, and tokens otherwise."""
+
+    chats: AskedAsTokens
+
+    def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
+        return self.chats.ids_of(prompts), None, {}
+
+
+def end_where_turns_end(loaded: Loaded) -> None:
+    """Has the model's own settings end its texts where the template ends turns, too."""
+    ends = find_ends(loaded.model, loaded.tokenizer)
+    if len(ends) > 1:
+        loaded.model.generation_config.eos_token_id = sorted(ends)
+
+
 class StoredTexts:
     """In the place of generation: gives each prompt `size` of its stored texts, with their rewards.
 
     Of a larger group a random sample is drawn at each visit; a smaller one is repeated, each text as often as another
-    or once more. `prompts` has a chat for each group.
+    or once more. `groups`: of each prompt the tokens and the reward of its texts.
     """
 
-    def __init__(self, attempt: Attempt, chats: Conversations, groups: Sequence[Sequence[Text]], size: int) -> None:
-        self.seed, self.size = attempt.spec.seed, size
-        self.prompts = chats.prompts(group[0] for group in groups)
-        self._prompt_ids = chats.encoder.encode(prompts_of(group[0] for group in groups))
-        self._groups = [
-            [(chats.completion_ids(row.completion), float(row.reward or 0.0)) for row in group] for group in groups
-        ]
-        # Prompts that were cut to the same text are one question to the model: the first group answers it.
-        self._place: dict[tuple[str, ...], int] = {}
-        for place, prompt in enumerate(self.prompts):
-            self._place.setdefault(_texts_of(prompt), place)
+    def __init__(
+        self, seed: int, asked: AskedAsTokens, groups: Sequence[Sequence[tuple[list[int], float]]], size: int
+    ) -> None:
+        self.seed, self.size, self._asked, self._groups = seed, size, asked, groups
+        # The first group answers prompts that are the same to the model.
+        self._place: dict[str, int] = {}
+        for place, prompt in enumerate(asked.texts):
+            self._place.setdefault(prompt, place)
 
-    def __call__(self, prompts: list[list[Message]], trainer: Any) -> Mapping[str, Any]:
+    def __call__(self, prompts: list[str], trainer: Any) -> Mapping[str, Any]:
         """One text for each of `prompts`, in which a group's repetitions follow each other."""
-        prompt_ids, completion_ids, rewards = [], [], []
+        completion_ids, rewards = [], []
         for start in range(0, len(prompts), self.size):
-            place = self._place[_texts_of(prompts[start])]
+            place = self._place[prompts[start]]
             rng = random.Random(f"{self.seed}/{trainer.state.global_step}/{place}")  # noqa: S311 - a sample
             for ids, reward in self._draw(self._groups[place], rng):
-                prompt_ids.append(self._prompt_ids[place])
                 completion_ids.append(ids)
                 rewards.append(reward)
         return {
-            "prompt_ids": prompt_ids,
+            "prompt_ids": self._asked.ids_of(prompts),
             "completion_ids": completion_ids,
             "logprobs": None,
             "stored_reward": rewards,
@@ -157,10 +188,6 @@ class StoredTexts:
     def _draw(self, group: Sequence[tuple[list[int], float]], rng: random.Random) -> list[tuple[list[int], float]]:
         whole, rest = divmod(self.size, len(group))
         return [*group] * whole + rng.sample(list(group), rest)
-
-
-def _texts_of(chat: Sequence[Message]) -> tuple[str, ...]:
-    return tuple(turn["content"] for turn in chat)
 
 
 def _parts(attempt: Attempt, known: int, group: int) -> Parts:
