@@ -17,7 +17,7 @@ from typing import Any
 from decisions.agents.actions import Schema
 from decisions.agents.current import CurrentAgent
 from decisions.agents.forms import NothingOffered, form_of, tools_of
-from decisions.agents.prompts import PromptError, make_prompt
+from decisions.agents.prompts import PromptError, make_prompt, read_offered_tools
 from decisions.gateway.requests import AGENT, DrawnAction, ModelReply, Rendering, WritingPrompt, fault_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind
@@ -40,7 +40,7 @@ def render(current: CurrentAgent, item: DecideItem) -> Rendering:
         reason = f"writes its answers, and its version {version.number} has the temperature {version.temperature:g}"
         faults.append(FieldFault(AGENT, reason, f"a version with a temperature up to {HOTTEST:g}"))
     if version.action_space == ActionSpaceKind.TOOL_CALLS:
-        tools = tools_of(version, item.options)
+        tools = read_offered_tools(version, item.state) or tools_of(version, item.options)
         options = tuple(tool["name"] for tool in tools)
         if version.options is not None and item.options not in (None, version.options):
             faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
