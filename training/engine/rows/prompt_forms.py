@@ -60,9 +60,10 @@ def form_of(prompts: Iterable[Prompt]) -> PromptForm | None:
     counts: Counter[str] = Counter()
     shared: dict[str, str] = {}
     for prompt in prompts:
-        head = _digest(prompt)
+        has_system, text = _find_turn(prompt)
+        head = _digest(has_system, text)
         counts[head] += 1
-        shared[head] = _find_shared(shared.get(head, prompt.text), prompt.text)[:LONGEST]
+        shared[head] = _find_shared(shared.get(head, text), text)[:LONGEST]
     if not counts:
         return None
     form = PromptForm(sum(counts.values()), dict(counts.most_common(KEPT)))
@@ -75,9 +76,17 @@ def _find_shared(one: str, other: str) -> str:
     return one[: next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))]
 
 
-def _digest(prompt: Prompt) -> str:
+def _find_turn(prompt: Prompt) -> tuple[bool, str]:
+    """Whether there is a system prompt, and the user's turn: of a chat the last one."""
+    if not prompt.messages:
+        return bool(prompt.system), prompt.text
+    turns = [message["content"] for message in prompt.messages if message["role"] == "user"]
+    return prompt.messages[0]["role"] == "system", turns[-1] if turns else ""
+
+
+def _digest(has_system: bool, text: str) -> str:
     """With whether there is a system prompt: under one, a model was asked otherwise than without."""
-    told = f"{bool(prompt.system)}/{prompt.text[:HEAD]}"
+    told = f"{has_system}/{text[:HEAD]}"
     return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
