@@ -38,9 +38,15 @@ def has_messages(state: Mapping[str, Any]) -> bool:
     )
 
 
-def read_messages(messages: Sequence[Any]) -> list[Message]:
-    """The messages; an assistant's that holds neither words nor calls is left out. Raises ChatFault."""
+def read_messages(messages: Sequence[Any], *, keep_media: bool = False) -> list[Message]:
+    """The messages; an assistant's that holds neither words nor calls is left out. `keep_media`: contents with pictures
+    or other media stay parts. Raises ChatFault."""
     read = [_read_message(f"messages[{index}]", message) for index, message in enumerate(messages)]
+    if keep_media:
+        read = [
+            one | ({"content": message["content"]} if holds_media([message]) else {})
+            for one, message in zip(read, messages, strict=True)
+        ]
     return [message for message in read if message["role"] != "assistant" or len(message) > 2 or message["content"]]
 
 
