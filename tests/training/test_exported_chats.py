@@ -1,5 +1,5 @@
-"""Exported chats are those that were served, and come back as the rows of a dataset; chats of other files are learnt turn
-by turn."""
+"""Exported chats are those that were served, and come back as the rows of a dataset; files of chats are learnt turn by
+turn."""
 
 from __future__ import annotations
 
