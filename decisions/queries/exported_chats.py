@@ -37,9 +37,6 @@ def read_served_chat(row: Exported) -> ServedChat | None:
     state = msgspec.json.decode(row.state)
     if not isinstance(state, dict) or not is_chat(row.version, state):
         return None
-    reply = make_reply(msgspec.json.decode(row.action), row.completion)
-    if reply is None:
-        return None
     try:
         messages = read_messages(state["messages"], keep_media=True)
     except ChatFault as fault:
@@ -48,6 +45,9 @@ def read_served_chat(row: Exported) -> ServedChat | None:
     tools = read_tools(state.get("tools"))
     if not tools and len(messages) > 1:
         tools = list(make_prompt(row.version, state, options).tools)
+    reply = make_reply(msgspec.json.decode(row.action), row.completion, tools)
+    if reply is None:
+        return None
     own = bool(messages) and messages[0]["role"] == "system"
     return ServedChat(list(put_before(row.version.system_prompt, messages)), tools, reply, own)
 
@@ -58,7 +58,7 @@ def chat_fields(row: Exported) -> dict[str, Any] | None:
     chat = read_served_chat(row)
     if chat is None:
         return None
-    about = {"systemPrompt": bool(row.version.system_prompt) and not chat.has_system, "chat": True}
+    about: dict[str, Any] = {"systemPrompt": bool(row.version.system_prompt) and not chat.has_system, "chat": True}
     said = {"reasoning": row.reasoning, "confidence": row.confidence}
     about |= {name: value for name, value in said.items() if value is not None}
     return {"messages": [*chat.messages, chat.reply], **chat.with_tools(), "metadata": about}

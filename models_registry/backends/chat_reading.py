@@ -139,7 +139,8 @@ def read_tools(tools: Any) -> list[Message]:
             continue
         parameters = function.get("parameters", function.get("input_schema"))
         described = {"name": function["name"], "description": str(function.get("description") or "")}
-        schema = dict(parameters) if isinstance(parameters, Mapping) else {"type": "object", "properties": {}}
+        known = isinstance(parameters, Mapping) and parameters
+        schema = dict(parameters) if known else {"type": "object", "properties": {}}
         read.append({"type": "function", "function": {**described, "parameters": schema}})
     return read
 

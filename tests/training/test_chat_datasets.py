@@ -108,6 +108,7 @@ class TestTexts:
         text = decide(agent, asked, "It snows.", options=["look"])
         ours = decide(agent, asked, [CALL], completion=json.dumps([CALL]), options=["look"])
         single = decide(agent, {"input": "Hi"}, [], completion="Hello.")
+        imported = decide(agent, asked, [{"name": "respond", "arguments": {"content": "It hails."}}])
         rows = texts_of(by, agent)
         row = rows[str(called.id)]
         assert row["tools"] == [LOOK] and row["messages"] == [{"role": "system", "content": "You book."}, FLIGHT]
@@ -117,7 +118,7 @@ class TestTexts:
         assert row["reply"] == {"role": "assistant", "content": "I look.", "tool_calls": [CALLED]}
         assert row["completion"] == 'I look.\n[{"arguments":{"at":"Oslo"},"name":"look"}]'
         assert rows[str(ours.id)]["reply"]["content"] == ""
-        for decision, said in ((words, "It rains."), (text, "It snows."), (single, "Hello.")):
+        for decision, said in ((words, "It rains."), (text, "It snows."), (single, "Hello."), (imported, "It hails.")):
             assert rows[str(decision.id)]["completion"] == said and "reply" not in rows[str(decision.id)]
 
     def test_what_a_model_cannot_learn_from_is_left_out_and_named(self, workspace: Any, by: Any, store: Path) -> None:

@@ -205,7 +205,7 @@ def _grouped(read: Read, sizes: Mapping[str, int], style: Style) -> Iterator[Row
         key = _question_of(row)
         if sizes[key] < 2:
             continue
-        replies = {"replies": []} if style is CHATS else {}
+        replies: Row = {"replies": []} if style is CHATS else {}
         group = begun.setdefault(key, style.ask(row) | {"texts": [], "rewards": [], **replies})
         group["texts"].append(completion_of(row))
         group["rewards"].append(row["reward"])

@@ -43,7 +43,7 @@ class WrittenAnswer:
 
 def write_answer(prompt: Prompt, action: Any, words: str | None = None) -> WrittenAnswer:
     """The answer to a prompt, as a row has it. `words`: what was said beside the calls or instead of any."""
-    reply = make_reply(action, words) if prompt.messages else None
+    reply = make_reply(action, words, prompt.tools) if prompt.messages else None
     if reply is None:
         return WrittenAnswer(as_completion(action, words))
     return WrittenAnswer(reply_as_text(reply), reply if reply.get("tool_calls") else None)
