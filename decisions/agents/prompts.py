@@ -5,6 +5,8 @@ Everything that asks a model, or writes down what one was asked, calls `make_pro
 A template names fields of the state in double braces, dotted for nesting: `{{ item.title }}: {{ item.body }}`. `{{
 item.body? }}` is optional and then reads "none". `{{ options }}` lists the offered options. Nothing else is evaluated:
 stored text is data.
+
+A chat of several turns, with tools or with a system message of its own, is asked as it is, without the template.
 """
 
 from __future__ import annotations
@@ -14,13 +16,21 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from models_registry.backends.prompts import Prompt
+from decisions.agents.choices import Version as OfActions
+from decisions.agents.forms import tools_of
+from models_registry.backends.chat_reading import ChatFault, has_messages, read_messages, read_tools
+from models_registry.backends.chat_rows import Message, chat_as_text
+from models_registry.backends.prompts import Prompt, put_before
 
 FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(\?)?\s*\}\}")
 MISSING = "none"
+CHATTING = frozenset({"text", "tool_calls"})
+"""As `decisions.models` has it."""
+OF_CHATS = frozenset({"input", "messages", "tools", "tool_choice", "response_format", "options"})
+"""What a chat's state says beside the question and its options, which a template may name."""
 
 
-class Version(Protocol):
+class Version(OfActions, Protocol):
     """What is read of an agent's version."""
 
     @property
@@ -51,8 +61,41 @@ def as_text(value: Any) -> str:
 
 
 def make_prompt(version: Version, state: Mapping[str, Any], options: Sequence[str] = ()) -> Prompt:
-    """The version's filled template after its system prompt. Raises PromptError."""
+    """The chat that the state holds, after the version's system prompt, or else the version's filled template after it.
+    Raises PromptError."""
+    if is_chat(version, state):
+        messages, tools = read_chat(state)
+        if len(messages) > 1 or tools or messages[0]["role"] != "user":
+            if not tools and options and version.action_space == "tool_calls":  # its own, that `decide` offers
+                tools = [{"type": "function", "function": tool} for tool in tools_of(version, options)]
+            told = put_before(version.system_prompt, messages)
+            return Prompt(chat_as_text(told), "", tuple(map(dict, told)), tuple(tools))
     return Prompt(render_prompt(version.prompt_template, state, options), version.system_prompt)
+
+
+def is_chat(version: Version, state: Mapping[str, Any]) -> bool:
+    """Whether the version answers chats and the state is one. A template that names other fields of the state asks
+    more than its messages do, and is filled."""
+    if version.action_space not in CHATTING or not has_messages(state):
+        return False
+    named = {path.split(".", 1)[0] for path in template_fields(version.prompt_template)}
+    return not any(name in state for name in named - OF_CHATS)
+
+
+def read_offered_tools(version: Version, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The tools that came with a chat, as `decisions.agents.forms.tools_of` has them; empty where none did."""
+    return [tool["function"] for tool in read_tools(state.get("tools"))] if is_chat(version, state) else []
+
+
+def read_chat(state: Mapping[str, Any]) -> tuple[list[Message], list[Message]]:
+    """Messages, at least one, and tools of the state, without any system prompt of the agent's. Raises PromptError."""
+    try:
+        messages = read_messages(state["messages"])
+    except ChatFault as fault:
+        raise PromptError(f"state.{fault.place}", fault.reason) from fault
+    if not messages:
+        raise PromptError("state.messages", "holds nothing that was said")
+    return messages, read_tools(state.get("tools"))
 
 
 def render_prompt(template: str, state: Mapping[str, Any], options: Sequence[str] = ()) -> str:

@@ -286,6 +286,21 @@ def chat_line(system: str, state: Any, answer: Any, metadata: Mapping[str, Any],
     return json.dumps({"messages": messages, "reward": 1.0, "metadata": metadata, "rows": [row]}) + "\n"
 
 
+def served_line(metadata: Mapping[str, Any]) -> str:
+    """One line of the format `chat`, of a decision that answered a chat by calling a tool."""
+    messages = [
+        {"role": "system", "content": "You plan journeys."},
+        {"role": "user", "content": "Does it rain in Oslo?"},
+        {"role": "assistant", "content": "", "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": {"place": "Oslo"}}}]},
+    ]  # fmt: skip
+    parameters = {"type": "object", "properties": {"place": {"type": "string"}}}
+    tool = {"name": "weather", "description": "", "parameters": parameters}
+    about = {**metadata, "agentType": "CUSTOM", "agent": "planner", "systemPrompt": True, "chat": True}
+    tools = [{"type": "function", "function": tool}]
+    return json.dumps({"messages": messages, "tools": tools, "metadata": about, "reward": 1.0}) + "\n"
+
+
 def completion_line(prompt: str, completion: str, metadata: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """One line of the format `completion`."""
     told = {"prompt": prompt, "completion": completion, "reward": 1.0, "metadata": metadata, "rows": [row]}
@@ -488,8 +503,9 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             chat_line("", STATE, {"action": "travel"}, _METADATA, _CHOICE),
             query={"agent": "filer", "require_feedback": "true", "since": "2026-01-01T00:00:00Z", "limit": "none"},
             media=NDJSON,
-            name="a chat",
+            name="a decision as a chat",
         ),
+        Example(served_line(_METADATA), query={"agent": "planner"}, media=NDJSON, name="a chat that was served"),
         Example(
             completion_line("Flights to Oslo on 3 May", "travel", _METADATA, _CHOICE),
             query={"agent": "filer", "format": "completion", "min_reward": "0.5"},

@@ -17,7 +17,7 @@ from typing import Any
 from decisions.agents.actions import Schema
 from decisions.agents.current import CurrentAgent
 from decisions.agents.forms import NothingOffered, form_of, tools_of
-from decisions.agents.prompts import PromptError, make_prompt
+from decisions.agents.prompts import PromptError, make_prompt, read_offered_tools
 from decisions.gateway.requests import AGENT, DrawnAction, ModelReply, Rendering, WritingPrompt, fault_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import CHATTING, ActionSpaceKind
@@ -43,8 +43,9 @@ def render(current: CurrentAgent, item: DecideItem) -> Rendering:
         reason = f"writes its answers, and its version {version.number} has the temperature {version.temperature:g}"
         faults.append(FieldFault(AGENT, reason, f"a version with a temperature up to {HOTTEST:g}"))
     must_call = version.action_space == ActionSpaceKind.TOOL_CALLS
-    if must_call or (version.action_space in CHATTING and version.action_schema):
-        tools = tools_of(version, item.options)
+    offered = read_offered_tools(version, item.state)
+    if must_call or offered or (version.action_space in CHATTING and version.action_schema):
+        tools = offered or tools_of(version, item.options)
         options = tuple(tool["name"] for tool in tools)
         if version.options is not None and item.options not in (None, version.options):
             faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))

@@ -241,7 +241,7 @@ def action_kind(decision: DecisionIn) -> str:
         return ActionSpaceKind.CHOICE if decision.options else ActionSpaceKind.TEXT
     if isinstance(action, list):
         calls = all(isinstance(call, dict) and "name" in call and "arguments" in call for call in action)
-        if action and calls:
+        if calls and (action or decision.completion):  # without calls, an answer in words
             return ActionSpaceKind.TOOL_CALLS
         if decision.options:
             return ActionSpaceKind.RANKING

@@ -24,6 +24,7 @@ from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, GIVEN_AT, STANDS, VERDICT, WITHDRAWN
 from decisions.queries.exported import Exported, write_choice_rows
+from decisions.queries.exported_chats import chat_fields, completion_fields
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
@@ -123,12 +124,15 @@ WITH page AS MATERIALIZED (
 SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f.id, f.agent_id, f.agent_version_id,
        f.item_ref, f.project_ref, f.state, f.options, f.action, f.reasoning, f.confidence, f.observed_at, f.raw,
        f.computed_at, f.verdict, f.correction, f.corrected_action, f.metrics, f.unit, f.propensity, f.alternatives,
-       f.temperature, f.epsilon, f.signal, f.finish_reason
+       f.temperature, f.epsilon, f.signal, f.completion, f.finish_reason
   FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
 """  # noqa: S608 - our own names
 
-_CONTENT = "d.state, d.options, d.action, d.reasoning, d.alternatives"
-_NO_CONTENT = "'{}'::jsonb AS state, NULL AS options, 'null'::jsonb AS action, NULL AS reasoning, NULL AS alternatives"
+_CONTENT = "d.state, d.options, d.action, d.reasoning, d.alternatives, d.completion"
+_NO_CONTENT = (
+    "'{}'::jsonb AS state, NULL AS options, 'null'::jsonb AS action, NULL AS reasoning, NULL AS alternatives, "
+    "NULL AS completion"
+)
 """For whoever only counts."""
 
 # What may be among the chosen, as PostgreSQL's text of an array, or NULL where it is too much: newer versions and facts
@@ -275,7 +279,13 @@ def system_message(row: Exported) -> str:
 def as_chat(row: Exported) -> dict[str, Any]:
     """{messages, reward, metadata, rows}: the state as the user's message, action, reasoning and confidence as the
     answer. `rows` (decisions.queries.exported) are there where it chose or ranked. `metadata.systemPrompt` says
-    whether the system message is the agent's own system prompt."""
+    whether the system message is the agent's own system prompt.
+
+    Of a decision that answered a chat, `metadata.chat`, the messages are those that were served, the answer among them,
+    and `tools` those on offer (decisions.queries.exported_chats). Raises PromptError for a chat that cannot be read.
+    """
+    if (served := chat_fields(row)) is not None:
+        return served | {"reward": row.reward, "metadata": _metadata(row) | served["metadata"]}
     answer = {"action": _raw(row.action), "reasoning": row.reasoning, "confidence": row.confidence}
     return {
         "messages": [
@@ -291,7 +301,8 @@ def as_chat(row: Exported) -> dict[str, Any]:
 
 def as_completion(row: Exported) -> dict[str, Any]:
     """{prompt, completion, reward, metadata, rows}: the agent's own prompt, and the answer it asks for; `system` beside
-    them where it was decided under a system prompt, `rows` as in a chat.
+    them where it was decided under a system prompt, `rows` as in a chat. A chat of several turns, or with tools, has
+    `messages`, `tools` and `reply` besides (decisions.queries.exported_chats).
 
     An action that is an object is completed by reasoning and confidence where they were logged; text stays text.
     Raises PromptError for a state without a field that the prompt names.
@@ -306,11 +317,18 @@ def as_completion(row: Exported) -> dict[str, Any]:
     return {
         **({"system": asked.system} if asked.system else {}),
         "prompt": asked.text,
-        "completion": action if isinstance(action, str) else msgspec.json.encode(without_ids(action)).decode(),
+        "completion": _write_action(action, row.completion),
+        **completion_fields(row, asked),
         "reward": row.reward,
         "metadata": _metadata(row),
         **write_choice_rows(row),
     }
+
+
+def _write_action(action: Any, words: str | None) -> str:
+    if action == [] and words:  # an answer in words, of an agent that calls tools
+        return words
+    return action if isinstance(action, str) else msgspec.json.encode(without_ids(action)).decode()
 
 
 FORMATS: Mapping[str, Callable[[Exported], dict[str, Any]]] = {"chat": as_chat, "completion": as_completion}

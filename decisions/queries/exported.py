@@ -20,7 +20,8 @@ __all__ = ["Exported", "row_writer", "write_choice_rows"]
 class Exported:
     """One decision on its way out. JSON fields are PostgreSQL's text of them, not parsed. `spec`: the agent's current
     reward spec, by which it has its `reward`; `signal` is the value of the component that says right and wrong.
-    `correction` is as it was sent, a text perhaps; `corrected_action` is the right action."""
+    `correction` is as it was sent, a text perhaps; `corrected_action` is the right action. `completion`: what was said
+    beside the action, or instead of one."""
 
     id: uuid.UUID
     agent: Agent
@@ -46,6 +47,7 @@ class Exported:
     temperature: float | None
     epsilon: float | None
     signal: float | None
+    completion: str | None = None
     finish_reason: str | None = None
 
 

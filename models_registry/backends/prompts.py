@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from models_registry.backends.chat_rows import Message
 
 SYSTEM = "system"
 DEVELOPER = "developer"
@@ -16,15 +19,40 @@ DEVELOPER = "developer"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`text` is the user's turn. `system` is what a model is told before it, "" where that is nothing."""
+    """`text` is the user's turn. `system` is what a model is told before it, "" where that is nothing.
+
+    A chat of several turns, or with tools, has `messages`, all of them up to where the reply begins, the system's too,
+    and `tools`, those on offer, both in the form of `chat_rows`. `text` is then the chat as plain text, and `system`
+    "".
+    """
 
     text: str
     system: str = ""
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Message, ...] = ()
 
-    def as_messages(self, after: str = "") -> list[dict[str, str]]:
-        """OpenAI's messages; `after` ends the user's turn."""
+    def as_messages(self, after: str = "") -> list[dict[str, Any]]:
+        """OpenAI's messages; `after` ends the last one."""
+        if self.messages:
+            *before, last = map(as_sent, self.messages)
+            return [*before, {**last, "content": last["content"] + after}]
         told = [{"role": SYSTEM, "content": self.system}] if self.system else []
         return [*told, {"role": "user", "content": self.text + after}]
+
+
+def as_sent(message: Message) -> dict[str, Any]:
+    """The message as OpenAI's protocol has it: arguments are JSON text, and every call has an id."""
+    if not message.get("tool_calls"):
+        return dict(message)
+    calls = [
+        {
+            "id": call.get("id") or f"call_{number}",
+            "type": "function",
+            "function": {**call["function"], "arguments": json.dumps(call["function"]["arguments"])},
+        }
+        for number, call in enumerate(message["tool_calls"])
+    ]
+    return {**message, "tool_calls": calls}
 
 
 def put_before(system: str, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -26,10 +26,10 @@ LEAST_SECONDS = 0.05
 
 def cut_prompt(call: Call, endpoint: Endpoint, item: ScoreItem | WriteItem, seconds: float) -> Prompt:
     """Its prompt, without the middle of the text where that and the system prompt have more than `max_prompt_tokens`
-    tokens. Raises as `call` does, BackendUnavailable where the server's tokens do not spell the text, BackendRefused
-    for a system prompt that leaves no room."""
+    tokens; a chat stays whole, as it does through the gateway. Raises as `call` does, BackendUnavailable where the
+    server's tokens do not spell the text, BackendRefused for a system prompt that leaves no room."""
     prompt, most = item.prompt, item.max_prompt_tokens
-    if len(prompt.system.encode()) + len(prompt.text.encode()) < most:
+    if prompt.messages or len(prompt.system.encode()) + len(prompt.text.encode()) < most:
         return prompt
     vllm = endpoint.kind == BackendKind.VLLM
     tokenizer, ends = replace(endpoint, url=endpoint.url.removesuffix("/v1")), time.monotonic() + seconds

@@ -2,7 +2,7 @@
 
 A model of ours is asked as training asks: the prompt alone is the user's turn, and calls of tools are a JSON list in
 the form of a recorded action, to which the server holds the answer. Others get schema and tools in OpenAI's shape. The
-system prompt is the system message of both.
+system prompt is the system message of both. A chat goes to both as it is, with its tools in OpenAI's shape.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
     schema = item.schema
     if endpoint.kind == BackendKind.MODEL_SERVER:
         body["max_prompt_tokens"] = item.max_prompt_tokens
-    if endpoint.asked_as_trained:
+    if endpoint.asked_as_trained and not item.prompt.messages:
         schema = calls_schema(item.tools) if item.tools and item.must_call else schema
     elif item.tools:
         if not endpoint.can(Capability.TOOLS):
@@ -97,7 +97,8 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
     cut = choice.get("finish_reason") == "length"
     calls: tuple[Mapping[str, Any], ...] = ()
     if item.tools:
-        found = _read_list(item, text) if endpoint.asked_as_trained else _read_calls(message)
+        as_list = endpoint.asked_as_trained and not item.prompt.messages
+        found = _read_list(item, text) if as_list else _read_calls(message)
         if found is None:
             lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is not a list of calls"
             lack += " and was cut before its end." if cut else "."

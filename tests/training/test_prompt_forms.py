@@ -107,3 +107,26 @@ def test_commands_runs_and_suites_refuse_and_nothing_is_started(
     answer = app.post(f"/api/v1/suites/{suite.json()['id']}/scores", {"version": str(version.id)})
     assert answer.status_code == 409 and says in answer.json()["error"]["message"]
     assert EvaluationSuite.objects.count() == 1 and not Job.objects.exists()
+
+
+def test_of_a_chat_the_last_question_tells_the_form() -> None:
+    """All of them begin with the same system prompt, which says nothing of what is asked."""
+
+    def chats(*turns: str, system: bool = True) -> PromptForm:
+        told = {"role": "system", "content": "You file notes."}
+        prompts = [
+            Prompt(
+                f"System: You file notes.\n\nUser: {turn}",
+                "",
+                (*[told][: int(system)], {"role": "user", "content": turn}),
+            )
+            for turn in turns
+        ]
+        found = form_of(prompts)
+        assert found is not None
+        return found
+
+    turns = [f"{word} {n} {other}" for n, word in enumerate(WORDS) for other in WORDS]
+    assert chats(*turns, system=False) == RAW and not chats(*turns).is_fixed
+    templated = chats(*[TEMPLATE.format(word) for word in WORDS])
+    assert templated == form([TEMPLATE.format(word) for word in WORDS], system="You file notes.")

@@ -81,6 +81,53 @@ def test_a_negative_that_was_made_up_stays_marked() -> None:
     ]  # fmt: skip
 
 
+class TestChats:
+    """Rows of chats are conversations in TRL's shapes, and so are then the other rows of their file."""
+
+    SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}
+    TOOLS = [{"type": "function", "function": {"name": "look", "description": "", "parameters": SCHEMA}}]
+    MESSAGES = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
+    CALL = {"type": "function", "function": {"name": "look", "arguments": {"at": "Oslo"}}}
+    REPLY = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    CHAT = {"prompt": "System: s\n\nUser: q", "messages": MESSAGES, "tools": TOOLS}
+    TEXT = {"id": "6", **CHAT, "completion": "[…]", "reply": REPLY, "reward": 1.0}
+    PAIR = {"id": "7", **CHAT, "chosen": "[…]", "chosen_reply": REPLY, "rejected": "no"}
+    ASKED = {"prompt": MESSAGES, "tools": TOOLS}
+    NO = [{"role": "assistant", "content": "no"}]
+
+    def test_each_conversational_format(self) -> None:
+        plain = TEXT | {"system": "s"}
+        prompt, other = formatted("prompt", self.TEXT, plain)
+        assert prompt == {"id": "6", **self.ASKED}
+        asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "P "}]
+        assert other == {"id": "3", "prompt": asked}
+        whole, one = formatted("messages", self.TEXT, plain)
+        assert whole == {"id": "6", "messages": [*self.MESSAGES, self.REPLY], "tools": self.TOOLS}
+        assert one["messages"] == [*asked, {"role": "assistant", "content": "c"}]
+        assert formatted("chat", self.TEXT) == [{"id": "6", **self.ASKED, "completion": [self.REPLY], "reward": 1.0}]
+        pair = {"id": "7", **self.ASKED, "chosen": [self.REPLY], "rejected": self.NO}
+        assert formatted("chat", self.PAIR) == formatted("preference", self.PAIR) == [pair]
+        assert formatted("preference", PAIR, self.PAIR)[0]["prompt"] == [{"role": "user", "content": "q"}]
+        judged = formatted("kto", self.TEXT, TEXT | {"reward": 0.0})
+        assert judged[0] == {"id": "6", **self.ASKED, "completion": [self.REPLY], "label": True}
+        assert judged[1]["completion"] == [{"role": "assistant", "content": "c"}]
+        assert [row["label"] for row in formatted("kto", self.PAIR)] == [True, False]
+
+    def test_completions_are_text_alone(self) -> None:
+        assert formatted("completion", self.TEXT) == [
+            {"id": "6", "prompt": "System: s\n\nUser: q", "completion": "[…]", "reward": 1.0}
+        ]
+        assert set(formatted("completion", self.PAIR)[0]) == {"id", "prompt", "chosen", "rejected"}
+
+    def test_groups_are_of_the_whole_chat(self) -> None:
+        wrong = self.TEXT | {"id": "8", "completion": "no", "reply": None, "reward": 0.0}
+        apart = self.TEXT | {"id": "9", "messages": [self.MESSAGES[1]], "reward": 0.0}
+        bare = {name: value for name, value in apart.items() if name != "tools"}
+        assert formatted("groups", self.TEXT, apart, bare, wrong) == [
+            {"id": "6", **self.ASKED, "texts": ["[…]", "no"], "replies": [self.REPLY, *self.NO], "rewards": [1.0, 0.0]}
+        ]
+
+
 @pytest.mark.parametrize(
     ("name", "rows", "why"),
     [

@@ -48,11 +48,12 @@ def preview_labels(agent: Agent, question: LabelQuestion) -> Preview:
                 left_out[str(why)] += 1
                 continue
             rows += 1
-            actions[as_completion(answer.right)[:LONGEST_ACTION]] += 1
+            right = as_completion(answer.right, answer.words)[:LONGEST_ACTION]
+            actions[right] += 1
             verdicts[told.verdict or "no verdict"] += 1
             sources[answer.source] += 1
             if len(examples) < EXAMPLES:
-                examples.append((told.decision, as_completion(answer.right)[:LONGEST_ACTION]))
+                examples.append((told.decision, right))
     return Preview(
         rows=rows,
         looked_at=looked_at,

@@ -12,6 +12,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,9 @@ WHY = {
     "options": "have no options to choose from",
     "shape": "have actions of another kind than this dataset",
     "action": "chose something that is not among the options, or left a field of the choice empty",
+    "media": "are chats with pictures or other media, from which no model here learns",
+    "chat": "are chats that end with an answer, so nothing is asked",
+    "call": "call a tool with arguments that are no JSON object",
     "item": "have a prompt that does not show the ranked items",
     "filtered": "do not match the filters",
     "incomplete": "have an incomplete answer: cut, filtered or left by the client",
@@ -74,7 +78,9 @@ WITH asked AS (
 ), looked AS (
   SELECT asked.spec_id, newest.*
     FROM asked CROSS JOIN LATERAL (
-      SELECT d.id, d.workspace_id, d.agent_id, d.agent_version_id, left(d.action #>> '{{}}', 200) AS action,
+      SELECT d.id, d.workspace_id, d.agent_id, d.agent_version_id,
+             left(CASE WHEN d.action = '[]' AND d.completion <> '' THEN d.completion ELSE d.action #>> '{{}}' END, 200)
+               AS action,
              CASE WHEN d.agent_version_id = ANY(%(choosing)s::uuid[]) AND jsonb_typeof(d.action) = 'object'
                   THEN left((d.action - %(beside)s::text[])::text, {LONGEST_ACTION}) END AS fields,
              d.propensity, d.options IS NOT NULL AS offered, d.{NOT_ERASED} AS kept, {MATCHES} AS matches,
@@ -247,6 +253,7 @@ class Example:
     labels, what is right."""
 
     decision: Decision
+    action: Any
     system: str
     prompt: str
     verdict: str
@@ -273,21 +280,13 @@ def show_examples(ids: Sequence[uuid.UUID], answers: Mapping[uuid.UUID, str]) ->
         cursor.execute(_SHOWN, [list(ids)])
         told = {row: (verdict or "", value) for row, verdict, value in cursor.fetchall()}
     decisions = Decision.objects.select_related("agent_version").in_bulk(list(ids))
-    return [
-        Example(
-            decisions[pk],
-            decisions[pk].agent_version.system_prompt,
-            _prompt(decisions[pk]),
-            *told[pk],
-            answers.get(pk, ""),
-        )
-        for pk in ids
-        if pk in decisions
-    ]
+    return [_show_example(decisions[pk], *told[pk], answers.get(pk, "")) for pk in ids if pk in decisions]
 
 
-def _prompt(decision: Decision) -> str:
-    try:
-        return make_prompt(decision.agent_version, decision.state, decision.options or ()).text
-    except PromptError:
-        return as_text(decision.state)
+def _show_example(decision: Decision, verdict: str, reward: float | None, right: str) -> Example:
+    action = decision.completion if decision.action == [] and decision.completion else decision.action
+    system, prompt = decision.agent_version.system_prompt, as_text(decision.state)
+    with suppress(PromptError):
+        asked = make_prompt(decision.agent_version, decision.state, decision.options or ())
+        system, prompt = asked.system, asked.text
+    return Example(decision, action, system, prompt, verdict, reward, right)

@@ -106,7 +106,8 @@ def _check_rows(path: Path) -> Preview:
     if any(row.get("system") for row in first):
         columns = (columns[0], SYSTEM_COLUMN, *columns[1:])
     shown = (tuple(_cell_of(row.get(name)) for name, _ in columns) for row in first)
-    return Preview(len(found.rows), columns, tuple(shown), found.kind)
+    refused, refusals = len(found.refusals), tuple(found.refusals[:SHOWN])
+    return Preview(len(found.rows), columns, tuple(shown), found.kind, refused=refused, refusals=refusals)
 
 
 def _cell_of(value: Any) -> str:

@@ -1,5 +1,5 @@
 """Files that `export_training_data` writes, chats or prompts with completions, as rows: of decisions that chose or
-ranked the logged rows that stand in their lines, of all others texts."""
+ranked the logged rows that stand in their lines, of all others texts (`training.imports.chats`)."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ from decisions.rewards.components import VERDICT_VALUES
 from decisions.rewards.valuing import normalise
 from training.engine.rows.types import Labelled, Logged, find_answers
 from training.engine.spec.methods import RowKind
+from training.imports.chats import ChatLine, LeftOut, drop_system, has_system, read_turns
 
 LOW, HIGH = -2.0, 2.0
 """Raw rewards that count as 0 and 1, as in the notes app: an exported text does not say by which spec it was valued."""
 RIGHT = {verdict.upper(): float(value > 0) for verdict, value in VERDICT_VALUES.items() if value}
 ANSWER = "answer"
 """What a row of a line has besides: the right option, where a person's verdict says it."""
+NO_ANSWER = "has no answer"
+NO_CHOICE = "the action was written, and those of other lines were chosen"
 NO_ROW = "the action is not among the options, or leaves a field open"
 
 
-class Message(msgspec.Struct):
-    role: str
-    content: str
-
-
 class About(msgspec.Struct):
-    """`metadata`, as far as it is read. systemPrompt: whether a chat's system message is what the model was asked
-    under; our exports say a word of their own where there was no system prompt."""
+    """`metadata`, as far as it is read. systemPrompt: whether a chat's system message is the agent's own system prompt.
+    chat: whether the messages are the chat that was served; of other decisions our exports say a word of their own
+    where there was no system prompt."""
 
     decisionId: str | None = None  # noqa: N815 - the app's own names
     userFeedback: str | None = None  # noqa: N815
     systemPrompt: bool = True  # noqa: N815
+    chat: bool = False
     agentType: str = ""  # noqa: N815
     agent: str = ""
 
 
 class ExportedLine(msgspec.Struct):
     """A chat, or a prompt with its completion, and `system` where it was decided under a system prompt, which of a chat
-    is its system message. `reward` is raw. `rows`: of a decision that chose or ranked, what it is to a model that does
+    is its system message. Beside a completion, `messages` are those before it, and `reply` the assistant's that calls
+    tools. `reward` is raw. `rows`: of a decision that chose or ranked, what it is to a model that does
     (training.rows.exported); none where nothing can be learnt from it."""
 
-    messages: list[Message] = []
+    messages: list[dict[str, Any]] = []
+    tools: list[Any] | str | None = None
+    reply: dict[str, Any] | None = None
     system: str | None = None
     prompt: str | None = None
     completion: str | None = None
@@ -53,18 +56,37 @@ class ExportedLine(msgspec.Struct):
     metadata: About = msgspec.field(default_factory=About)
     rows: list[dict[str, Any]] | UnsetType = UNSET
 
-    def as_text(self, number: int) -> dict[str, Any]:
-        """The row of a text (training.engine.rows.types). Of a chat, the prompt is the last message of the user's.
-        Raises ValueError."""
-        said = {message.role: message.content for message in self.messages}
-        prompt = self.prompt if self.prompt is not None else said.get("user")
-        completion = self.completion if self.completion is not None else said.get("assistant")
-        if prompt is None or not completion:
+    def as_texts(self, number: int) -> list[dict[str, Any]]:
+        """The rows of texts (training.engine.rows.types): of a chat one for each of the assistant's turns, of an
+        exported decision one. Raises ValueError for what is none, and LeftOut."""
+        rows = [row | self._judgement() for row in self._read_turns()]
+        name = self.metadata.decisionId or str(number)
+        if len(rows) == 1:
+            return [{"id": name, **rows[0]}]
+        return [{"id": f"{name}/{turn}", **row, "group": name} for turn, row in enumerate(rows, start=1)]
+
+    def _read_turns(self) -> list[dict[str, Any]]:
+        about, decided = self.metadata, self.metadata.decisionId is not None
+        if self.prompt is not None and self.completion and not self.messages:
+            system = {"system": self.system} if self.system else {}
+            return [{"prompt": self.prompt, **system, "completion": self.completion}]
+        if decided and self.completion == "":
+            raise LeftOut(NO_ANSWER)
+        if not self.messages:
             raise ValueError("has neither a prompt with a completion nor messages of user and assistant")
-        row: dict[str, Any] = {"id": self.metadata.decisionId or str(number), "prompt": prompt}
-        told = said.get("system") if self.metadata.systemPrompt else None
-        row |= {"system": system} if (system := self.system or told) else {}
-        row |= {"completion": completion}
+        tools = msgspec.json.decode(self.tools) if isinstance(self.tools, str) else self.tools
+        if self.completion:
+            reply = self.reply or {"role": "assistant", "content": self.completion}
+            chat = ChatLine([*self.messages, reply], tools, last_only=True, is_decision=decided, as_chat=True)
+        else:
+            own_words = decided and not about.systemPrompt and not about.chat
+            messages = drop_system(self.messages) if own_words else self.messages
+            as_chat = about.chat and not about.systemPrompt and has_system(messages)
+            chat = ChatLine(messages, tools, last_only=decided, is_decision=decided, as_chat=as_chat)
+        return read_turns(chat)
+
+    def _judgement(self) -> dict[str, Any]:
+        row: dict[str, Any] = {}
         if self.reward is not None:
             row |= {"reward": normalise(self.reward, low=LOW, high=HIGH), "raw": self.reward}
         if (right := RIGHT.get(self.metadata.userFeedback or "")) is not None:
@@ -75,15 +97,19 @@ class ExportedLine(msgspec.Struct):
 @dataclass(slots=True)
 class ExportedFile:
     """`rows` as the engine reads them, logged ones where any line has some, else texts. `answers`: the right option of
-    logged rows by id, where it is known. `left_out`: lines that make no such row. `kinds` and `agents` of the
-    decisions, as far as the lines name them."""
+    logged rows by id, where it is known. `refusals`: the decisions that make no such row, each with its line and the
+    reason. `kinds` and `agents` of the decisions, as far as the lines name them."""
 
     kind: RowKind = RowKind.TEXT
     rows: list[dict[str, Any]] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
-    left_out: int = 0
+    refusals: list[str] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     agents: set[str] = field(default_factory=set)
+
+    @property
+    def left_out(self) -> int:
+        return len(self.refusals)
 
 
 def read_export(path: Path, name: str = "") -> tuple[ExportedFile, list[str]]:
@@ -127,17 +153,22 @@ def label_choices(rows: Sequence[Mapping[str, Any]], answers: Mapping[str, str])
 
 
 def _read_texts(lines: Mapping[int, ExportedLine], name: str, faults: list[str]) -> ExportedFile:
-    rows: dict[str, dict[str, Any]] = {}
+    found, rows = ExportedFile(RowKind.TEXT), dict[str, dict[str, Any]]()
     for number, line in lines.items():
         try:
-            row = line.as_text(number)
+            texts = line.as_texts(number)
+        except LeftOut as why:
+            found.refusals.append(f"{name}:{number}: {why}")
+            continue
         except ValueError as error:
             faults.append(f"{name}:{number}: {error}")
             continue
-        if row["id"] in rows:
-            faults.append(f"{name}:{number}: id {row['id']!r} appears twice")
-        rows[row["id"]] = row
-    return ExportedFile(RowKind.TEXT, list(rows.values()))
+        for row in texts:
+            if row["id"] in rows:
+                faults.append(f"{name}:{number}: id {row['id']!r} appears twice")
+            rows[row["id"]] = row
+    found.rows = list(rows.values())
+    return found
 
 
 def _read_choices(lines: Mapping[int, ExportedLine], name: str, faults: list[str]) -> ExportedFile:
@@ -145,7 +176,7 @@ def _read_choices(lines: Mapping[int, ExportedLine], name: str, faults: list[str
     seen: set[str] = set()
     for number, line in lines.items():
         if line.rows is UNSET or not line.rows:
-            found.left_out += 1
+            found.refusals.append(f"{name}:{number}: {NO_CHOICE if line.rows is UNSET else NO_ROW}")
             continue
         for row in line.rows:
             answer = row.pop(ANSWER, None)

@@ -17,10 +17,12 @@ from training.models import DatasetKind
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
-    """`kind` of the dataset that they make: labelled rows, or of an export decisions with a reward or texts."""
+    """`kind` of the dataset that they make: labelled rows, or of an export decisions with a reward or texts.
+    `refusals`: the decisions of an export that make none, each with its line and the reason."""
 
     kind: DatasetKind = DatasetKind.LABELLED
     rows: list[Mapping[str, Any]] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
 
 
 class FirstLine(msgspec.Struct):
@@ -55,4 +57,4 @@ def read_row_file(path: Path, name: str = "") -> tuple[RowFile, list[str]]:
         labelled, faults = read_rows(path, name)
         return RowFile(DatasetKind.LABELLED, [msgspec.to_builtins(row) for row in labelled]), faults
     exported, faults = read_export(path, name)
-    return RowFile(DatasetKind(exported.kind), list(exported.rows)), faults
+    return RowFile(DatasetKind(exported.kind), list(exported.rows), exported.refusals), faults

@@ -17,6 +17,7 @@ from django.db import connection
 
 from decisions.agents.choices import choices_of, option_of
 from decisions.agents.prompts import PromptError, make_prompt
+from decisions.agents.replies import has_unread
 from decisions.models import ActionSpaceKind, Agent, AgentVersion
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, STANDS, VERDICT
@@ -26,15 +27,15 @@ from training.rows.selection import ALL, FETCH, LEARNABLE, MATCHES, Filters, lea
 from training.rows.shapes_of.prompts import prompt_columns
 from training.rows.shapes_of.ranking import write_answers
 from training.rows.shapes_of.shapes import CHOICE, RANKING, shape_of
-from training.rows.shapes_of.text import as_completion
+from training.rows.shapes_of.text import ask_text, write_answer
 from training.rows.splitting import task_of
 
 LABEL, PERSON, SUGGESTION = "label", "human", "suggestion"
 """Where a row comes from: a reviewer's label, a person's verdict that an app sent, the auto-labeler."""
 LEAST_CONFIDENCE = 0.95
 """Of suggestions that make rows, unless another is given."""
-TOLD = f"""d.id, d.agent_version_id, d.action, d.options IS NOT NULL, {LEARNABLE}, v.verdict, v.source, l.id,
-    l.corrected_action"""
+TOLD = f"""d.id, d.agent_version_id, d.action, d.completion, d.options IS NOT NULL, {LEARNABLE}, v.verdict, v.source,
+    l.id, l.corrected_action"""
 SUGGESTED = "s.action, s.confidence, s.made_at"
 JUDGED = f"""
   LEFT JOIN LATERAL (
@@ -84,12 +85,14 @@ class LabelQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the ledger says of one decision, as TOLD and SUGGESTED name it. `source` is that of the verdict;
-    `learnable`: its answer is complete, or such are asked for that are not."""
+    """What the ledger says of one decision, as TOLD and SUGGESTED name it. `source` is that of the verdict. `words`:
+    what was said beside calls of tools, or instead of any. `learnable`: its answer is complete, or such are asked for
+    that are not."""
 
     decision: uuid.UUID
     agent_version: uuid.UUID
     action: Any
+    words: str | None
     offered: bool
     learnable: bool
     verdict: str | None
@@ -102,19 +105,21 @@ class Told:
 
     @classmethod
     def read(cls, columns: tuple[Any, ...]) -> Told:
-        row, version, action, offered, learnable, *said, suggestion, confidence, made_at = columns
-        verdict, source, label, correction = said
-        correction, suggestion = loaded(correction), loaded(suggestion)
-        said = verdict, source, label, correction
-        return cls(row, version, loaded(action), offered, learnable, *said, suggestion, confidence, made_at)
+        row, version, action, words, offered, learnable, *said, suggestion, confidence, made_at = columns
+        verdict, source, label, right = said
+        right, suggestion, action = loaded(right), loaded(suggestion), loaded(action)
+        about = (offered, learnable, verdict, source, label, right, suggestion, confidence, made_at)
+        return cls(row, version, action, words, *about)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The right action, and where it comes from: LABEL, PERSON or SUGGESTION."""
+    """The right action, and where it comes from: LABEL, PERSON or SUGGESTION. `words`: what was said beside the action,
+    where that is the agent's own."""
 
     right: Any
     source: str
+    words: str | None = None
 
 
 def find_answer(told: Told, *, kind: str, version: AgentVersion, negatives: bool = False) -> Answer | str:
@@ -138,7 +143,7 @@ def find_answer(told: Told, *, kind: str, version: AgentVersion, negatives: bool
     pairs_confirmed = negatives and shape_of(version) is CHOICE
     if kind == DatasetKind.PREFERENCES and right == told.action and not pairs_confirmed:
         return "confirmed"
-    return Answer(right, source)
+    return Answer(right, source, told.words if right == told.action else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +178,9 @@ def _make_rows(
         return answer
     try:
         if question.kind == DatasetKind.PREFERENCES:
-            rows = _write_pairs(told, version, state, options, answer.right, negatives=question.negatives)
+            rows = _write_pairs(told, version, state, options, answer, negatives=question.negatives)
         else:
-            rows = _write_answer(told, version, state, options, answer.right)
+            rows = _write_answer(told, version, state, options, answer)
     except PromptError:
         return "prompt"
     if isinstance(rows, str):
@@ -195,48 +200,66 @@ def _make_rows(
 
 
 def _write_answer(
-    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, right: Any
+    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, answer: Answer
 ) -> list[dict[str, Any]] | str:
     """A labelled row; of a ranking, one for each item of which the label tells whether it belongs first. Raises
     PromptError."""
     shape = shape_of(version)
     if shape is RANKING:
-        return write_answers(str(told.decision), version, state, options, right=right, done=told.action)
+        return write_answers(str(told.decision), version, state, options, right=answer.right, done=told.action)
     row: dict[str, Any] = {"id": str(told.decision)}
     if shape is CHOICE:
         options = choices_of(version, state, options).options
-        answer = option_of(version, right)
-        if not options or answer not in options:
+        right = option_of(version, answer.right)
+        if not options or right not in options:
             return "options"
-        row |= {"options": list(options), "answer": answer, "completion": answer}
-    else:
-        row |= {"completion": as_completion(right)}
-    return [row | prompt_columns(make_prompt(version, state, options or ()))]
+        row |= {"options": list(options), "answer": right, "completion": right}
+        return [row | prompt_columns(make_prompt(version, state, options))]
+    prompt = ask_text(version, state, options)
+    if isinstance(prompt, str):
+        return prompt
+    if prompt.messages and has_unread(answer.right):
+        return "call"
+    written = write_answer(prompt, answer.right, answer.words)
+    if not written.text:
+        return "action"
+    return [row | written.columns("completion", "reply") | prompt_columns(prompt)]
 
 
 def _write_pairs(
-    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, right: Any, *, negatives: bool
+    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, answer: Answer, *, negatives: bool
 ) -> list[dict[str, Any]] | str:
     """The correction against what the agent did; with `negatives` also the right option against another one. Raises
     PromptError."""
-    negative: str | None = None
-    if shape_of(version) is CHOICE:
-        options = choices_of(version, state, options).options
-        chosen, rejected = option_of(version, right), option_of(version, told.action)
-        if not options or chosen not in options:
-            return "options"
-        if negatives:
-            negative = draw_other(options, [str(chosen), str(rejected)], seed=str(told.decision))
-        if chosen == rejected and negative is None:
-            return "confirmed"  # the correction was of what accompanies the choice
-    else:
-        chosen, rejected = as_completion(right), as_completion(told.action)
-    pair: dict[str, Any] = {
-        "id": str(told.decision),
-        **prompt_columns(make_prompt(version, state, options or ())),
-        "chosen": chosen,
-    }
+    if shape_of(version) is not CHOICE:
+        return _write_text_pair(told, version, state, options, answer)
+    options = choices_of(version, state, options).options
+    chosen, rejected = option_of(version, answer.right), option_of(version, told.action)
+    if not options or chosen not in options:
+        return "options"
+    negative = draw_other(options, [str(chosen), str(rejected)], seed=str(told.decision)) if negatives else None
+    if chosen == rejected and negative is None:
+        return "confirmed"  # the correction was of what accompanies the choice
+    asked = prompt_columns(make_prompt(version, state, options))
+    pair: dict[str, Any] = {"id": str(told.decision), **asked, "chosen": chosen}
     rows = [] if chosen == rejected else [pair | {"rejected": rejected}]
     if negative is not None:
         rows.append(pair | {"id": f"{told.decision}/negative", "rejected": negative, MARK: True})
     return rows
+
+
+def _write_text_pair(
+    told: Told, version: AgentVersion, state: Mapping[str, Any], options: Any, answer: Answer
+) -> list[dict[str, Any]] | str:
+    """Raises PromptError."""
+    prompt = ask_text(version, state, options)
+    if isinstance(prompt, str):
+        return prompt
+    if prompt.messages and (has_unread(answer.right) or has_unread(told.action)):
+        return "call"
+    chosen = write_answer(prompt, answer.right, answer.words)
+    rejected = write_answer(prompt, told.action, told.words)
+    if chosen.text == rejected.text:
+        return "confirmed"
+    texts = {**chosen.columns("chosen", "chosen_reply"), **rejected.columns("rejected", "rejected_reply")}
+    return [{"id": str(told.decision), **prompt_columns(prompt), **texts}]

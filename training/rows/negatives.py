@@ -19,13 +19,15 @@ from training.rows.trl_formats import is_right
 KEPT = 64
 """So many right texts of earlier rows are drawn from."""
 MARK = "synthetic"
+ASKED = ("prompt", "system", "messages", "tools")
+"""The columns that say what was asked."""
 
 
 class Negatives:
     """Of the rows of one part of a dataset, in their order: what is held out never stands in what is learnt from."""
 
     def __init__(self) -> None:
-        self._texts: deque[tuple[str, str]] = deque(maxlen=KEPT)
+        self._texts: deque[tuple[str, dict[str, Any]]] = deque(maxlen=KEPT)
 
     def make(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The negative of a logged or text row; None of one that was not right, of an item of a ranking, and where
@@ -35,7 +37,7 @@ class Negatives:
         wrong = self._find_wrong(row)
         if wrong is None:
             return None
-        asked = {name: row[name] for name in ("prompt", "system") if name in row}
+        asked = {name: row[name] for name in ASKED if name in row}
         told = {"id": f"{row['id']}/negative", **asked, **wrong, "reward": 0.0}
         if row.get("right") is not None:  # else nothing here declares what is right, and the rewards say it
             told["right"] = 0.0
@@ -45,11 +47,16 @@ class Negatives:
         if "action" in row:
             other = draw_other(row["options"], [row["action"]], seed=str(row["id"]))
             return None if other is None else {"options": row["options"], "action": other, "propensity": None}
-        prompt, text = normalise_prompt(row["prompt"]), row["completion"]
-        others = list(dict.fromkeys(one for of, one in self._texts if of != prompt and one != text))
-        self._texts.append((prompt, text))
-        other = draw_other(others, [], seed=str(row["id"]))
-        return None if other is None else {"completion": other}
+        prompt = normalise_prompt(row["prompt"], None, row.get("messages"), row.get("tools"))
+        own = {name: row[name] for name in ("completion", "reply") if name in row}
+        others = {
+            answer["completion"]: answer
+            for asked, answer in self._texts
+            if asked != prompt and answer["completion"] != own["completion"]
+        }
+        self._texts.append((prompt, own))
+        other = draw_other(list(others), [], seed=str(row["id"]))
+        return None if other is None else others[other]
 
 
 def draw_other(options: Sequence[str], besides: Sequence[str], *, seed: str) -> str | None:

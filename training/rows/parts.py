@@ -110,7 +110,8 @@ class Tally:
                 self.right += 1
             else:
                 self.wrong += 1
-            self._add_to_group(normalise_prompt(str(prompt), row.get("system")), reward)
+            asked = (row.get("system"), row.get("messages"), row.get("tools"))
+            self._add_to_group(normalise_prompt(str(prompt), *asked), reward)
         self.rankings += judged and bool(row.get("slate"))
         self.without_reward += "completion" in row and "source" not in row and reward is None and "right" not in row
         if judged and "propensity" in row and row["propensity"] is None:

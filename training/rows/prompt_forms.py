@@ -30,7 +30,7 @@ def _read_prompts(path: Path) -> Iterator[Prompt]:
     with path.open(encoding="utf-8") as lines:
         for row in map(json.loads, islice((line for line in lines if line.strip()), SAMPLED)):
             if isinstance(row.get("prompt"), str):
-                yield Prompt(row["prompt"], row.get("system") or "")
+                yield Prompt(row["prompt"], row.get("system") or "", tuple(row.get("messages") or ()))
 
 
 def find_forms_of_version(version: ModelVersion | None) -> list[PromptForm]:

@@ -16,10 +16,14 @@ import uuid
 import zlib
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from models_registry.backends.chat_reading import ChatFault, has_messages, read_messages
+from models_registry.backends.chat_rows import Message, reply_as_text
 
 ALIKE = 0.8
 WORDS = 3
@@ -34,6 +38,10 @@ WORD = re.compile(r"\w+")
 
 STATE_IN_AN_ENVIRONMENT = frozenset({"environment", "domain", "task", "observation"})
 """The fields of the state of a decision in an environment, and no others."""
+
+
+SHARED_FIELDS = ("tools", "tool_choice", "response_format")
+"""What the chats of one client have in common: it says nothing of any of them."""
 
 
 class Groups(NamedTuple):
@@ -142,8 +150,23 @@ def task_of(state: Any) -> str | None:
 
 
 def text_of(state: Any) -> str:
-    """What a state says: its texts, without names of fields, ids and numbers."""
+    """What a state says: its texts, without names of fields, ids and numbers.
+
+    Of a chat, what was said in it and nothing of its system prompt and tools, which the chats of one client share; the
+    last question, which the state repeats, counts once.
+    """
+    if isinstance(state, Mapping) and has_messages(state):
+        with suppress(ChatFault):
+            return _text_of_chat(state, read_messages(state["messages"]))
     return " ".join(_texts(state))
+
+
+def _text_of_chat(state: Mapping[str, Any], messages: Sequence[Message]) -> str:
+    said = [reply_as_text(message) for message in messages if message["role"] != "system"]
+    chat = " ".join(said or map(reply_as_text, messages))
+    repeats = " ".join(str(state.get("input") or "").split()) in " ".join(chat.split())
+    beside = {"messages", *SHARED_FIELDS, *(("input",) if repeats else ())}
+    return " ".join([*_texts({name: state[name] for name in state if name not in beside}), chat])
 
 
 def _texts(node: Any, name: str = "") -> Iterator[str]:

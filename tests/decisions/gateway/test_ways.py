@@ -210,6 +210,30 @@ class TestWriting:
         empty = ask()
         assert (empty.status_code, empty.json().get("action")) == ((503, None) if space == "text" else (201, []))
 
+    @pytest.mark.parametrize("capabilities", [["tools"], ["grammar", "json_schema", "tools"]], ids=["theirs", "ours"])
+    def test_a_chat_is_asked_as_it_is_with_the_tools_that_came_with_it(self, revise, remote, ask, capabilities):
+        revise("tool_calls", template="{{ input }}", system_prompt="You book.")
+        _, server = remote("gpt", capabilities=capabilities)
+        server.answers.append(says(calls=[("look", '{"at": "Oslo"}')]))
+        called = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "Bergen"}'}}
+        said = [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Rain in Bergen?"}]},
+            {"role": "assistant", "content": None, "tool_calls": [called]},
+            {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+            {"role": "user", "content": "And Oslo?"},
+        ]
+        tool = {"type": "function", "function": {"name": "look", "description": "", "parameters": {"type": "object"}}}
+        answer = ask(state={"input": "And Oslo?", "messages": said, "tools": [tool]})
+        assert answer.json()["action"] == [{"name": "look", "arguments": {"at": "Oslo"}}], answer.content
+        [asked] = server.asked
+        system, first, calls, result, last = asked["messages"]
+        assert system == {"role": "system", "content": "You book.\n\nBe brief."}
+        assert (first["content"], calls["tool_calls"], calls["content"]) == ("Rain in Bergen?", [called], "")
+        assert (result, last) == (said[3], said[4])
+        assert asked["tools"] == [tool] and "response_format" not in asked
+        assert Decision.objects.get().options == ["look"]
+
     @pytest.mark.parametrize("kind", ["openai", "vllm"])
     def test_a_model_of_ours_elsewhere_is_asked_as_in_training(self, revise, remote, ask, kind):
         _, server = remote("ours", kind=kind, capabilities=["grammar", "json_schema", "tools"])

@@ -9,9 +9,10 @@ import pytest
 from django.core.management import call_command
 
 from decisions.models import Decision
+from decisions.queries.export import ExportChoice, export_lines
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
-from tools.factories import AgentVersionFactory, DecisionFactory, FeedbackFactory
+from tools.factories import AgentFactory, AgentVersionFactory, DecisionFactory, FeedbackFactory
 
 pytestmark = pytest.mark.django_db
 FLAGS = ("--format", "chats")
@@ -45,12 +46,38 @@ def test_an_export_of_the_default_flags_is_read_back(
     assert importing(file, *flags).report["repeated"] == 5
 
 
+def test_a_chat_that_was_served_is_the_same_chat_again(
+    workspace: Any, other_workspace: Any, importing: Any, tmp_path: Path
+) -> None:
+    agent = AgentFactory(workspace=workspace, slug="helper", kind="CUSTOM")
+    version = {"prompt_template": "{{ input }}", "system_prompt": "You book.", "options": None}
+    AgentVersionFactory(agent=agent, action_space="tool_calls", **version)
+    tool = {"type": "function", "function": {"name": "look", "description": "", "parameters": {"type": "object"}}}
+    call = {"name": "look", "arguments": {"at": "Oslo"}, "id": "c1"}
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}]
+    said.append({"role": "user", "content": "Rain?"})
+    state = {"input": "Rain?", "messages": said, "tools": [tool]}
+    made = {"agent": agent, "state": state, "options": None, "propensity": None, "confidence": None}
+    DecisionFactory(action=[call], completion="I look.", reasoning="since", **made)
+    DecisionFactory(action=[], completion="It rains.", **made)
+    file = tmp_path / "chats.jsonl"
+    file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="chat")))
+    done = importing(file, *FLAGS, "--workspace", other_workspace.slug, "--agent", "helper", "--create-agents")
+    assert (done.code, done.report["decisions"]) == (0, 2), done.errors
+    rows = Decision.objects.for_workspace(other_workspace)
+    assert {row.agent_version.system_prompt for row in rows} == {"You book."}
+    assert [row.state for row in rows] == [state] * 2
+    found = {row.completion: (row.action, row.reasoning) for row in rows}
+    assert found == {"I look.": ([call], "since"), "It rains.": ([], None)}
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
         ({"messages": []}, "has no text of the user"),
         ({"messages": [{"role": "user", "content": "{}"}, {"role": "assistant", "content": "no"}]}, "is not {action"),
         ({"messages": 3}, "is not a list"),
+        ({"messages": [{"role": "user", "content": "Q"}], "metadata": {"chat": True}}, "do not end with the assistant"),
     ],
 )
 def test_what_is_no_chat_of_a_decision_is_refused(importing: Any, lines: Any, line: Any, reason: str) -> None:

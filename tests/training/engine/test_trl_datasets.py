@@ -32,9 +32,48 @@ def paired() -> list[dict[str, Any]]:
     return [{"id": str(n), "prompt": p, "chosen": "finance", "rejected": "travel"} for n, p in enumerate(PROMPTS)]
 
 
+LOOK = {
+    "type": "function",
+    "function": {"name": "look", "description": "", "parameters": {"type": "object", "properties": {"at": {}}}},
+}
+
+
+def chats() -> list[dict[str, Any]]:
+    """Two answers to each of two chats, one of them rewarded: a call, and words; and one turn without tools."""
+    rows: list[dict[str, Any]] = []
+    for number, city in enumerate(("Oslo", "Oslo", "Bergen", "Bergen")):
+        earlier = {"type": "function", "function": {"name": "look", "arguments": {"at": city, "days": number // 2}}}
+        messages = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": f"rain in {city}"},
+            {"role": "assistant", "content": "", "tool_calls": [earlier]},
+            {"role": "tool", "content": "rain", "tool_call_id": "c1"},
+            {"role": "user", "content": "file it"},
+        ]
+        call = {"type": "function", "function": {"name": "look", "arguments": {"at": city}}}
+        reply = {"role": "assistant", "content": "", "tool_calls": [call]} if number % 2 == 0 else None
+        row = {"id": str(number), "prompt": city, "messages": messages, "tools": [LOOK], "reward": float(reply is None)}
+        rows.append(row | {"completion": "filed", **({"reply": reply} if reply else {})})
+    return [*rows, {"id": "4", "prompt": "file the flight", "system": "Be brief.", "completion": "no", "reward": 0.0}]
+
+
+def pairs_of_chats() -> list[dict[str, Any]]:
+    pairs = []
+    for row in chats()[:4:2]:
+        asked = {name: row[name] for name in ("id", "prompt", "messages", "tools")}
+        pairs.append(asked | {"chosen": "filed", "rejected": "[…]", "rejected_reply": row["reply"]})
+    return [*pairs, {"id": "4", "prompt": "file the flight", "chosen": "travel", "rejected": "no"}]
+
+
 @pytest.mark.parametrize(
     ("name", "rows", "trainer", "changes"),
     [
+        ("prompt", chats, "GRPO", {"num_generations": 2, "max_completion_length": 4, "beta": 0.0}),
+        ("chat", chats, "SFT", {"max_length": None}),
+        ("messages", chats, "SFT", {"max_length": None}),
+        ("preference", pairs_of_chats, "DPO", {"max_length": None}),
+        ("kto", chats, "KTO", {"train_sampling_strategy": "sequential", "max_length": None}),
+        ("groups", chats, "GRPO", {"num_generations": 2, "max_completion_length": 4, "beta": 0.0}),
         ("prompt", logged, "GRPO", {"num_generations": 2, "max_completion_length": 4, "beta": 0.0}),
         ("completion", logged, "SFT", {}),
         ("chat", logged, "SFT", {}),
@@ -67,6 +106,8 @@ def test_a_trainer_takes_a_format(
     dataset = datasets.load_dataset("json", data_files=str(file), split="train", cache_dir=str(tmp_path / "cache"))
     torch.manual_seed(0)
     tokenizer = build_tokenizer(PROMPTS, [], 300)
+    if "chat" in rows.__name__:
+        tokenizer.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja").read_text()
     model, reference = build_tiny(TINY, tokenizer), build_tiny(TINY, tokenizer)
     own: dict[str, Any] = {}
     if trainer == "GRPO":
@@ -86,3 +127,15 @@ def test_a_trainer_takes_a_format(
     )
     made.train()
     assert made.state.global_step == 1
+    if "chat" in rows.__name__ and trainer != "GRPO":  # GRPO's tools are functions, given to the trainer
+        _check_first(made.train_dataset[0], tokenizer)
+
+
+def _check_first(row: dict[str, Any], tokenizer: Any) -> None:
+    """The first row's tokens are those of the whole chat, with its tools and calls, and what is no part of it."""
+    texts = {name: tokenizer.decode(ids) for name, ids in row.items() if name.endswith("ids") and ids is not None}
+    whole = " ".join(texts.values())
+    assert '"name": "look"' in whole.partition("<|im_start|>user")[0], texts
+    assert '{"name": "look", "arguments": {"at": "Oslo", "days": 0}}' in whole
+    assert "null" not in whole and "None" not in whole
+    assert whole.count('{"name": "look", "arguments": {"at": "Oslo"}}') == 1

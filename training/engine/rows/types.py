@@ -328,7 +328,7 @@ def _chat_faults(row: Text | Preference) -> Iterator[str]:
     if row.messages is not None:
         yield from find_chat_faults(row.messages, row.tools or ())
         if row.system:
-            yield "system: stands in messages, and not beside them"
+            yield "system: is given with messages, of which it is the first"
     elif row.tools is not None:
         yield "tools: belong to messages, which are missing"
 

@@ -114,7 +114,9 @@ class Command(UncheckedCommand):
         if (output := options["output"]) is not None and (output.is_dir() or not output.parent.is_dir()):
             faults.append(f"--output: {output} is a folder, or lies in none; name a file in a folder that is there")
         if model is not None and not faults:
-            asked = form_of(Prompt(row["prompt"], row.get("system") or "") for row in data.rows)
+            asked = form_of(
+                Prompt(row["prompt"], row.get("system") or "", tuple(row.get("messages") or ())) for row in data.rows
+            )
             mismatch = find_mismatch(read_forms(model.adapter, model.path), asked)
             faults += [f"--test-data: {mismatch}"] if mismatch else []
         if faults or model is None or agent is None:

@@ -62,6 +62,10 @@ class Command(UncheckedCommand):
         dataset = import_rows(
             by=system(found[0].workspace), agent=found[0], name=options["name"], kind=file.kind, rows=file.rows
         )
+        for refusal in file.refusals[:SHOWN]:
+            self.stderr.write(f"left out: {refusal}")
+        if len(file.refusals) > SHOWN:
+            self.stderr.write(f"left out: and {len(file.refusals) - SHOWN} more")
         if options["json"]:
             self.stdout.write(json.dumps({"dataset": str(dataset.id), "rows": dataset.rows}))
         else:

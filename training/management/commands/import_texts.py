@@ -19,4 +19,4 @@ class Command(import_labelled.Command):
 
     def read(self, path: Path) -> tuple[RowFile, list[str]]:
         exported, faults = read_export(path)
-        return RowFile(DatasetKind(exported.kind), list(exported.rows)), faults
+        return RowFile(DatasetKind(exported.kind), list(exported.rows), exported.refusals), faults

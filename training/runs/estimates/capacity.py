@@ -83,7 +83,7 @@ class Load:
 def count_prompt_tokens(rows: Iterable[Mapping[str, Any]]) -> int | None:
     """The mean over the first rows, by their words; None of rows without a prompt."""
     words = [
-        len(str(row["prompt"]).split()) + len(str(row.get("system") or "").split())
+        sum(len(str(row.get(name) or "").split()) for name in ("prompt", "system", "tools"))
         for row in islice(rows, SAMPLED)
         if "prompt" in row
     ]
