@@ -36,6 +36,7 @@ from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
+from decisions.traces.links import link_decision
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.parameters import TEMPERATURE, refuses
 from models_registry.backends.places import Place, find_places
@@ -181,6 +182,8 @@ def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
     """The client went away. What was generated is recorded as a decision; where that is nothing there is none."""
     if ended is not None and not ended.written.is_empty:
         record_chat(begun=begun, ended=ended, state=CallState.LEFT)
+        # Only who went away may have told of the call before it ended.
+        link_decision(begun.by, begun.id)
     else:
         close_calls(by=begun.by, endings=[Ending(begun.id, CallState.LEFT)], now=timezone.now())
 
