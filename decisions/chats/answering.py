@@ -37,6 +37,7 @@ from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
 from decisions.models.finish_reasons import FinishReason, read_finish_reason
+from decisions.traces.links import link_decision
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.parameters import TEMPERATURE, refuses
 from models_registry.backends.places import Place, find_places
@@ -201,6 +202,8 @@ def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
     prompt has cost something."""
     if ended is not None and not ended.written.is_empty:
         record_chat(begun=begun, ended=ended, state=CallState.LEFT)
+        # Only who went away may have told of the call before it ended.
+        link_decision(begun.by, begun.id)
         return
     ending = Ending(begun.id, CallState.LEFT)
     if ended is not None and begun.recalled is None:

@@ -74,7 +74,8 @@ def find_roots(by: Actor, traces: Collection[str]) -> dict[str, str]:
         return {trace: slug_of(agent) for trace, agent in cursor.fetchall()}
 
 
-# Text fits any agent; an option must be offered by the agent. A rewarded decision stays with its agent.
+# Words and calls fit any agent that chats; an option must be offered by the agent. A rewarded decision stays with its
+# agent, and so does one that the gateway made.
 _MOVE = """
 UPDATE decisions_decision d
    SET agent_id = t.agent, agent_version_id = v.id, options = v.options, recorded_at = %(now)s
@@ -84,7 +85,8 @@ UPDATE decisions_decision d
    AND NOT coalesce(s.attributes, '{}'::jsonb) ? 'agent'
   JOIN decisions_agentversion v ON v.id = t.version
  WHERE d.id = s.decision_id AND d.workspace_id = %(workspace)s AND d.agent_id = t.service AND d.options IS NULL
-   AND (v.action_space = 'text' OR v.action_space = 'choice' AND v.options ? (d.action #>> '{}'))
+   AND d.model_version_id IS NULL
+   AND (v.action_space IN ('text', 'tool_calls') OR v.action_space = 'choice' AND v.options ? (d.action #>> '{}'))
    AND NOT EXISTS (SELECT 1 FROM decisions_reward r WHERE r.decision_id = d.id)
 """
 

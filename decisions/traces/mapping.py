@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decisions.traces import names
-from decisions.traces.messages import find_question, messages_in, messages_out, parse_text, unflatten
+from decisions.traces.chats import messages_in, messages_out, tools_of
+from decisions.traces.messages import find_question, only_argument, parse_text, unflatten
 from decisions.traces.spans import Span, moment
 from workspaces.storage.ids import uuid7_of
+from workspaces.storage.storable import is_storable, read_json
 
 LONGEST_NAME = 200
 LONGEST_SLUG = 63
@@ -25,6 +27,10 @@ LARGEST_COUNT = 2**31 - 1
 LARGEST_COST = 999_999.0
 SOURCES = {"HUMAN": "human", "LLM": "llm", "CODE": "code"}
 STEP_KINDS = ("tool_call", "llm_call", "reasoning", "span")
+ANSWER_ID = re.compile(r"(?:chatcmpl-|resp_)?([0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12})")
+"""What the gateway calls an answer: its decision's id, in a chat or a response."""
+ID_IN_BODY = re.compile(r'"id" ?: ?"((?:chatcmpl-|resp_)[0-9a-f]{32})"')
+"""The same in an answer's body that stands on the span as text. Inside of what was said quotes are escaped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class MappedFeedback:
 
 @dataclass(frozen=True, slots=True)
 class MappedSpan:
+    """`answer`: of a model's call, the decision's id that the answer's own id is, if the gateway gave it."""
+
     trace: str
     agent: str
     step: MappedStep
@@ -98,6 +106,7 @@ class MappedSpan:
     feedback: tuple[MappedFeedback, ...] = ()
     session: str = ""
     unit: str = ""
+    answer: uuid.UUID | None = None
     tasks: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -121,6 +130,7 @@ def read_span(span: Span) -> MappedSpan:
         feedback=tuple(_feedback(span)),
         session=_text(names.find_value(given, "session")),
         unit=_text(names.find_value(given, "unit")),
+        answer=None if kind != "llm_call" or any(one.explicit for one in decisions) else _answer_id(given),
         tasks={
             name: count
             for name in ("tasks_created", "tasks_completed", "tasks_failed")
@@ -163,22 +173,26 @@ def _kind(span: Span) -> str:
 
 def _step(span: Span, kind: str) -> MappedStep:
     given = span.attributes
-    arguments, result = parse_text(names.find_value(given, "input")), parse_text(names.find_value(given, "output"))
+    arguments = parse_text(names.find_value(given, "input"))
+    result = _unquoted(parse_text(names.find_value(given, "output")))
     reasoning = _text(names.find_value(given, "reasoning"), None)
     name: Any = span.name
     if kind == "tool_call":
         name = names.find_value(given, "tool") or span.name
-        arguments = parse_text(names.find_value(given, "arguments"))
-        result = parse_text(names.find_value(given, "result"))
+        arguments = only_argument(parse_text(names.find_value(given, "arguments")))
+        result = _unquoted(parse_text(names.find_value(given, "result")))
     elif kind == "llm_call":
         said_in, said_out = messages_in(span), messages_out(span)
         if said_in:
             arguments = {"messages": said_in}
-            if (tools := _tools(span)) is not None:
+            if (tools := tools_of(span)) is not None:
                 arguments["tools"] = tools
         if said_out:
             result = said_out[0]["content"] if set(said_out[0]) == {"role", "content"} else said_out[0]
             reasoning = reasoning or "\n".join(m["reasoning"] for m in said_out if "reasoning" in m)
+    elif arguments is None and result is None and (said_in := messages_in(span)):
+        # An agent's span may have messages as a model's call has them.
+        arguments, result = {"messages": said_in}, messages_out(span) or None
     if result is None:
         result = next((found for p in names.FLAT_RESULTS if (found := unflatten(given, p)) is not None), None)
     attributes = names.unmapped_attributes(given)
@@ -211,10 +225,24 @@ def _step(span: Span, kind: str) -> MappedStep:
     )
 
 
-def _tools(span: Span) -> Any:
-    if (given := parse_text(names.find_value(span.attributes, "tools"))) is not None:
-        return given
-    return next((found for p in names.FLAT_TOOLS if (found := unflatten(span.attributes, p)) is not None), None)
+def _unquoted(value: Any) -> Any:
+    """What was answered in words, where they stand in JSON's quotes."""
+    if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"':
+        try:
+            read = read_json(value)
+        except ValueError:
+            return value
+        return read if is_storable(read) else value
+    return value
+
+
+def _answer_id(given: Mapping[str, Any]) -> uuid.UUID | None:
+    said = names.find_value(given, "response_id")
+    if said is None and isinstance(body := names.find_value(given, "output"), str):
+        found = ID_IN_BODY.search(body)
+        said = found[1] if found else None
+    known = ANSWER_ID.fullmatch(said) if isinstance(said, str) else None
+    return uuid.UUID(known[1]) if known else None
 
 
 def _error(span: Span) -> str:
@@ -241,7 +269,7 @@ def _decisions(span: Span, kind: str, agent: str) -> Iterator[MappedDecision]:
     elif kind == "llm_call" and (said_out := messages_out(span)):
         said_in = messages_in(span)
         state: dict[str, Any] = {"input": find_question(said_in), "messages": said_in}
-        if (tools := _tools(span)) is not None:
+        if (tools := tools_of(span)) is not None:
             state["tools"] = tools
         answer = said_out[0]
         actions: dict[str, Any] = {}

@@ -15,10 +15,25 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "operation": ("gen_ai.operation.name", "llm.request.type", "traceloop.span.kind"),
     "step_kind": ("reckoner.step.kind",),
     # Who did it, and for whom.
-    "agent": ("reckoner.agent", "gen_ai.agent.name", "agent.name"),
+    "agent": ("reckoner.agent", "gen_ai.agent.name", "agent.name", "ai.telemetry.functionId"),
     "service": ("reckoner.agent", "service.name"),
-    "session": ("reckoner.session", "gen_ai.conversation.id", "session.id"),
-    "unit": ("reckoner.unit", "user.id", "enduser.id"),
+    "session": (
+        "reckoner.session",
+        "gen_ai.conversation.id",
+        "session.id",
+        "traceloop.association.properties.session_id",
+        "ai.telemetry.metadata.sessionId",
+        "ai.settings.context.sessionId",
+    ),
+    "unit": (
+        "reckoner.unit",
+        "user.id",
+        "enduser.id",
+        "gen_ai.user",
+        "traceloop.association.properties.user_id",
+        "ai.telemetry.metadata.userId",
+        "ai.settings.context.userId",
+    ),
     "model": (
         "gen_ai.response.model",
         "gen_ai.request.model",
@@ -39,6 +54,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "llm.provider",
         "llm.system",
     ),
+    "response_id": ("gen_ai.response.id",),
     # What it took.
     "tokens_in": (
         "gen_ai.usage.input_tokens",
@@ -54,22 +70,30 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "cost": ("reckoner.cost", "gen_ai.usage.cost", "llm.cost.total"),
     # Tools.
-    "tool": ("gen_ai.tool.name", "tool.name", "tool_call.function.name"),
+    "tool": ("gen_ai.tool.name", "tool.name", "tool_call.function.name", "traceloop.entity.name"),
     "tool_call_id": ("gen_ai.tool.call.id", "tool_call.id", "tool.id"),
     "arguments": (
         "gen_ai.tool.call.arguments",
         "tool_call.function.arguments",
+        "tool_arguments",
         "input.value",
         "traceloop.entity.input",
     ),
-    "result": ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output"),
+    "result": ("gen_ai.tool.call.result", "tool_response", "output.value", "traceloop.entity.output"),
     # What went in and came out.
     "system_instructions": ("gen_ai.system_instructions",),
     "messages_in": ("gen_ai.input.messages",),
     "messages_out": ("gen_ai.output.messages",),
     "tools": ("gen_ai.tool.definitions",),
-    "input": ("input.value", "gen_ai.retrieval.query.text", "reranker.query", "traceloop.entity.input"),
-    "output": ("output.value", "gen_ai.retrieval.documents", "traceloop.entity.output"),
+    "input": (
+        "input.value",
+        "gen_ai.retrieval.query.text",
+        "reranker.query",
+        "traceloop.entity.input",
+        "pydantic_ai.all_messages",
+        "all_messages_events",
+    ),
+    "output": ("output.value", "gen_ai.retrieval.documents", "traceloop.entity.output", "final_result"),
     # Reasoning.
     "reasoning_type": ("reckoner.reasoning.type",),
     "reasoning": ("reckoner.reasoning.content",),

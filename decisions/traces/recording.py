@@ -11,10 +11,9 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
 import msgspec
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from decisions.agents.current import CurrentAgent, find_agents
@@ -28,11 +27,13 @@ from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.steps import STEP_TABLE
 from decisions.ingest.writer import Row, columns_of, write_within
-from decisions.models import CHATTING, ActionSpaceKind, Agent, Decision, Episode, Step
+from decisions.models import CHATTING, ActionSpaceKind, Agent, Episode, Step
 from decisions.models.tombstones import ERASED_HASH
 from decisions.traces.above import Key, find_above, find_roots, move_to_roots, service_of
+from decisions.traces.dialects import translate_span
+from decisions.traces.episodes import refresh_episodes
+from decisions.traces.links import find_answers, link_traces
 from decisions.traces.mapping import MappedDecision, MappedSpan, is_of_an_agent, read_span, with_agent
-from decisions.traces.messages import find_answer, find_question
 from decisions.traces.otlp import Refusal
 from decisions.traces.spans import Span, fault_of_span
 from workspaces.access.actors import Actor
@@ -41,16 +42,18 @@ from workspaces.errors import Conflict, InvalidInput
 MOST_AGENTS = 200
 """Agents in a workspace, beyond which traces make no more: a name that changes with each request is a mistake."""
 TEMPLATE = "{{ input }}"
-LOOK = 16
-"""Among how many of an episode's first steps the outermost is looked for. They lie within one millisecond at most."""
+SHOWN, LONGEST_SHOWN = 5, 40
+"""How many reasons and names an answer shows, and how much of a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """`refused`: spans that were not kept. `warnings`: what of a kept span was not usable."""
+    """`refused`: spans that were not kept. `warnings`: what of a kept span was not usable. `left_out`: the names of
+    those that tell of no agent."""
 
     refused: tuple[Refusal, ...] = ()
     warnings: tuple[Refusal, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +69,30 @@ class _Ready:
 
 @transaction.atomic
 def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
-    """Spans that tell of no agent are left out without a word: a trace holds HTTP and SQL as well."""
+    """Spans that tell of no agent are left out, and counted: a trace holds HTTP and SQL as well."""
     now = timezone.now()
+    spans = [translate_span(span) for span in spans]
     refused: list[Refusal] = []
     warnings: list[Refusal] = []
+    left_out = [span.name for span in spans if not is_of_an_agent(span)]
     ready = _read(by, spans, now, refused)
     ready, agents = _find_agents(by, ready, refused)
     if not ready:
-        return Recorded(tuple(refused))
+        return Recorded(tuple(refused), left_out=tuple(left_out))
     episodes, gone = _find_episodes(by, ready, agents)
     refused += [_erased(one) for one in ready if one.mapped.trace in gone]
     ready = [one for one in ready if one.mapped.trace not in gone]
+    ready = _take_answers(by, ready, refused)
     ready = _record_decisions(by, ready, agents, refused, warnings)
     rows = [_step_row(by, one, episodes[one.mapped.trace], now) for one in ready]
     written = write_within(STEP_TABLE, columns_of(rows))
     refused += [_conflict(one) for one in ready if one.mapped.step.id in written.conflicts]
     refused += [_unusable(one) for one in ready if one.mapped.step.id in written.foreign]
     _record_feedback(by, ready, episodes, warnings)
-    _refresh_episodes(by, ready, episodes, agents)
+    refresh_episodes([one.mapped for one in ready], episodes, agents)
+    link_traces(by, episodes.values())
     _move_to_roots(by, ready, episodes, agents, now)
-    return Recorded(tuple(refused), tuple(warnings))
+    return Recorded(tuple(refused), tuple(warnings), tuple(left_out))
 
 
 def _read(by: Actor, spans: Sequence[Span], now: dt.datetime, refused: list[Refusal]) -> list[_Ready]:
@@ -227,6 +234,22 @@ def _find_episodes(
 # Decisions and feedback
 
 
+def _take_answers(by: Actor, ready: Sequence[_Ready], refused: list[Refusal]) -> list[_Ready]:
+    """The model calls that the gateway answered, with its decisions instead of some of their own. Those that it is
+    still answering keep their messages: nobody knows yet whether there will be a decision."""
+    answers = find_answers(by, {one.mapped.answer for one in ready if one.mapped.answer is not None})
+    refused += [_erased(one) for one in ready if one.mapped.answer in answers.erased]
+    taken = []
+    for one in ready:
+        recorded = one.mapped.answer in answers.recorded
+        if recorded or one.mapped.answer in answers.coming:
+            mapped = replace(one.mapped, decisions=())
+            taken.append(replace(one, mapped=mapped, decision=one.mapped.answer, without_arguments=recorded))
+        elif one.mapped.answer not in answers.erased:
+            taken.append(one)
+    return taken
+
+
 def _record_decisions(
     by: Actor,
     ready: Sequence[_Ready],
@@ -362,102 +385,17 @@ def _step_row(by: Actor, one: _Ready, episode: uuid.UUID, now: dt.datetime) -> R
     }
 
 
-# What an episode was asked and answered
-
-_ENDS = """
-SELECT e.id, s.id, s.started_at, s.duration_ms, s.place
-  FROM unnest(%(ids)s::uuid[]) e(id) CROSS JOIN LATERAL (
-    (SELECT id, started_at, duration_ms, 'outermost' AS place FROM decisions_step
-      WHERE episode_id = e.id ORDER BY id LIMIT %(look)s)
-    UNION ALL
-    (SELECT id, started_at, duration_ms, 'first call' FROM decisions_step
-      WHERE episode_id = e.id AND kind = 'llm_call' ORDER BY id LIMIT 1)
-    UNION ALL
-    (SELECT id, started_at, duration_ms, 'last call' FROM decisions_step
-      WHERE episode_id = e.id AND kind = 'llm_call' ORDER BY id DESC LIMIT 1)
-  ) s
-"""
-
-
-def _refresh_episodes(
-    by: Actor, ready: Sequence[_Ready], episodes: Mapping[str, uuid.UUID], agents: Mapping[str, CurrentAgent]
-) -> None:
-    """Question, answer, agent and times of the episodes that these spans belong to, from all their steps so far."""
-    ends = _find_ends(episodes.values())
-    steps = {
-        step.id: step
-        for step in Step.objects.filter(id__in={pk for found in ends.values() for pk in found.values()}).defer(
-            "content_hash"
-        )
-    }
-    states: dict[uuid.UUID | None, Any] = dict(
-        Decision.objects.filter(id__in={s.decision_id for s in steps.values() if s.decision_id}).values_list(
-            "id", "state"
-        )
-    )
-    mapped: dict[uuid.UUID, list[MappedSpan]] = {}
-    for one in ready:
-        mapped.setdefault(episodes[one.mapped.trace], []).append(one.mapped)
-    rows = list(Episode.objects.select_for_update().filter(id__in=mapped).order_by("id"))
-    for row in rows:
-        if row.id not in ends:
-            continue  # all its steps were refused as conflicts
-        found = ends[row.id]
-        top = steps[found["outermost"]]
-        # Without a span around the model calls, or text in it, use the first call's question and the last answer.
-        first, last = (steps.get(found.get(place, top.id), top) for place in ("first call", "last call"))
-        row.query = _asked(top, states) or _asked(first, states) or row.query
-        answer = top if top.kind == "span" and top.result is not None else last
-        if answer.kind != "tool_call":
-            row.final_response = find_answer(answer.result) or row.final_response
-        for news in sorted(mapped[row.id], key=lambda news: (news.step.started_at, news.step.id)):
-            _refresh_episode(row, news)
-            if news.step.id == top.id:
-                row.agent_id = agents[news.agent].agent.id
-        row.changed_at = timezone.now()
-    fields = ["agent", "changed_at", "query", "final_response", "session", "unit", "started_at", "ended_at"]
-    Episode.objects.bulk_update(rows, [*fields, "tasks_created", "tasks_completed", "tasks_failed"], batch_size=200)
-
-
-def _refresh_episode(row: Episode, mapped: MappedSpan) -> None:
-    step = mapped.step
-    end = step.started_at + dt.timedelta(milliseconds=step.duration_ms)
-    row.started_at = min(row.started_at, step.started_at)
-    row.ended_at = end if row.ended_at is None else max(row.ended_at, end)
-    row.session = row.session or mapped.session
-    row.unit = row.unit or mapped.unit
-    for name, count in mapped.tasks.items():
-        setattr(row, name, count)
-
-
-def _asked(step: Step, states: Mapping[uuid.UUID | None, Any]) -> str:
-    """What went into the step: what it was given, or the state of the decision that it made."""
-    return find_question(step.arguments if step.arguments is not None else states.get(step.decision_id))
-
-
-def _find_ends(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, dict[str, uuid.UUID]]:
-    """Of each episode the outermost step, the first and the last model call, as far as there are such.
-
-    Ids are in the order of start, to the millisecond.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(_ENDS, {"ids": list(episodes), "look": LOOK})
-        rows = cursor.fetchall()
-    ends: dict[uuid.UUID, dict[str, uuid.UUID]] = {}
-    outermost: dict[uuid.UUID, Step] = {}
-    for episode, step_id, started_at, duration_ms, place in rows:
-        step = Step(id=step_id, started_at=started_at, duration_ms=duration_ms)
-        if place == "outermost":
-            if episode in outermost and outermost[episode].place <= step.place:
-                continue
-            outermost[episode] = step
-        ends.setdefault(episode, {})[place] = step_id
-    return ends
-
-
 def summary(recorded: Recorded, refused: Sequence[Refusal] = ()) -> tuple[int, str]:
-    """How many spans were refused, and why, in one message for the exporter's log."""
+    """How many spans were refused, and why, in one message for the exporter's log; beside them those that were left
+    out, which count as accepted."""
     all_refused = [*refused, *recorded.refused]
     said = [f"span {one.span_id}: {one.reason}" for one in (*all_refused, *recorded.warnings)]
-    shown = "; ".join(said[:5]) + (f"; and {len(said) - 5} more" if len(said) > 5 else "")
-    return len(all_refused), shown
+    parts = [*said[:SHOWN], *([f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else [])]
+    if names := recorded.left_out:
+        kinds = sorted({name[:LONGEST_SHOWN] for name in names})
+        shown = ", ".join(map(repr, kinds[:SHOWN])) + (", …" if len(kinds) > SHOWN else "")
+        tell = (
+            "1 span tells of no agent and was" if len(names) == 1 else f"{len(names)} spans tell of no agent and were"
+        )
+        parts.append(f"{tell} left out: {shown}")
+    return len(all_refused), "; ".join(parts)

@@ -92,9 +92,15 @@ class TestAnswers:
         assert partial(answer)[0] == 2
         assert Step.objects.get().external_id == f"{1:016x}"
 
-    def test_other_spans_of_the_trace_are_left_out_without_a_word(self, exporter: Any) -> None:
-        answer = exporter.send(make_span(attributes={"http.request.method": "GET"}, name="GET /"))
-        assert partial(answer) == (0, "") and nothing_is_kept()
+    @pytest.mark.parametrize("media_type", [PROTOBUF, JSON])
+    def test_other_spans_of_the_trace_are_left_out_and_told(self, exporter: Any, media_type: str) -> None:
+        web = make_span(attributes={"http.request.method": "GET"}, name="GET /")
+        told = (0, "1 span tells of no agent and was left out: 'GET /'")
+        assert partial(exporter.send(web, media_type=media_type)) == told and nothing_is_kept()
+        sql = [make_span(number, attributes={"db.system": "x"}, name="SELECT " * 20) for number in range(2, 5)]
+        told = (0, f"4 spans tell of no agent and were left out: 'GET /', '{('SELECT ' * 20)[:40]}'")
+        assert partial(exporter.send(make_span(9, attributes=TOOL), web, *sql, media_type=media_type)) == told
+        assert Step.objects.count() == 1
 
     @pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
     def test_a_body_may_be_compressed(self, exporter: Any, encoding: str) -> None:
