@@ -17,6 +17,7 @@ from msgspec import UNSET
 from decisions.agents.current import find_agents, get_current_agent
 from decisions.importers.archives import unpack
 from decisions.importers.formats import FORMATS, Format
+from decisions.importers.opening import ending_of
 from decisions.importers.reading import UnusableFile
 from decisions.importers.records import Found, Imported, Place, Reading, Refusal, text_of
 from decisions.importers.running import MOST_DECISIONS, Unusable, check_batch, make_setup, survey
@@ -84,7 +85,7 @@ DECISION_COLUMNS = (
 
 def check_file(*, by: Actor, plan: ImportPlan, path: Path) -> Preview:
     """Raises UnusableImport with every fault of the file, UnknownAgent for an agent that is not there."""
-    if path.suffix.lower() not in plan.endings:
+    if ending_of(path) not in plan.endings:
         raise _unusable([f"{path.name}: ends in {path.suffix or 'nothing'}; give {', '.join(plan.endings)}"])
     if plan.what == LABELLED:
         get_current_agent(by, plan.agent)
