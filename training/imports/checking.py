@@ -66,10 +66,12 @@ LOGGED_COLUMNS = (
     ("reward", "What it earned, from 0 to 1"),
 )
 TEXT_COLUMNS = (*LABELLED_COLUMNS[:2], ("completion", "What was written"), ("reward", "What it earned, from 0 to 1"))
+PAIR_COLUMNS = (*LABELLED_COLUMNS[:2], ("chosen", "The better text"), ("rejected", "The worse text"))
 COLUMNS: Mapping[str, tuple[tuple[str, str], ...]] = {
     DatasetKind.LABELLED: LABELLED_COLUMNS,
     DatasetKind.LOGGED: LOGGED_COLUMNS,
     DatasetKind.TEXT: TEXT_COLUMNS,
+    DatasetKind.PREFERENCES: PAIR_COLUMNS,
 }
 SYSTEM_COLUMN = ("system", "The system prompt")
 DECISION_COLUMNS = (
@@ -107,7 +109,8 @@ def _check_rows(path: Path) -> Preview:
     if any(row.get("system") for row in first):
         columns = (columns[0], SYSTEM_COLUMN, *columns[1:])
     shown = (tuple(_cell_of(row.get(name)) for name, _ in columns) for row in first)
-    return Preview(len(found.rows), columns, tuple(shown), found.kind)
+    kind = "preference" if found.kind == DatasetKind.PREFERENCES else found.kind
+    return Preview(len(found.rows), columns, tuple(shown), kind)
 
 
 def _cell_of(value: Any) -> str:

@@ -197,7 +197,7 @@ def _rows(line: Line, turns: Sequence[Turn]) -> list[Row]:
 
 FORMS = (
     Form("preference pair", RowKind.PREFERENCES, (("chosen",), ("rejected",)), read_pair),
-    Form("messages", RowKind.TEXT, (("messages",),), read_chat),
+    Form("chat", RowKind.TEXT, (("messages",),), read_chat),
     Form("ShareGPT", RowKind.TEXT, (CONVERSATIONS,), read_sharegpt),
     Form("KTO", RowKind.TEXT, (("prompt",), ("completion",), LABELS), read_labelled_completion),
     Form("prompt and completion", RowKind.TEXT, (("prompt",), ("completion",)), read_completion),

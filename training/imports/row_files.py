@@ -16,7 +16,7 @@ from training.engine.spec.methods import RowKind
 from training.imports.exported import read_export
 from training.imports.foreign_rows import find_form
 from training.imports.labelled import read_rows
-from training.imports.row_lines import BROKEN, find_first, read_row_lines
+from training.imports.row_lines import BROKEN, as_object, find_first, read_row_lines
 from training.models import DatasetKind
 
 OWN: Mapping[RowKind, type[Logged | Text | Preference]] = {
@@ -42,13 +42,19 @@ def is_labelled(first: Mapping[str, Any] | None) -> bool:
     return ("options" in first and "action" not in first) or {"prompt", "answer"} <= first.keys()
 
 
-def is_exported(first: Mapping[str, Any]) -> bool:
-    """Whether a file with this first row is an export of decisions, or written like one: texts with a raw reward."""
-    if "rows" in first or "metadata" in first:
-        return "completion" in first or "messages" in first
+def is_exported(lines: Mapping[int, bytes], first: Mapping[str, Any]) -> bool:
+    """Whether a file is an export of decisions, or written like one: texts with a raw reward. `first` is its first row
+    that can be read."""
+    if _has_facts(first) or any(b'"metadata"' in line and _has_facts(as_object(line) or {}) for line in lines.values()):
+        return True
     plain = isinstance(first.get("prompt"), str) and isinstance(first.get("completion"), str)
     valued = "messages" in first and "reward" in first
     return (plain or valued) and first.get("id") is None and not {"label", "kto_tag", "tools"} & first.keys()
+
+
+def _has_facts(row: Mapping[str, Any]) -> bool:
+    """Whether it says of which decision it is, or what it is to a model that chooses."""
+    return bool({"rows", "metadata"} & row.keys() and {"completion", "messages"} & row.keys())
 
 
 def read_row_file(path: Path, name: str = "") -> tuple[RowFile, list[str]]:
@@ -60,7 +66,7 @@ def read_row_file(path: Path, name: str = "") -> tuple[RowFile, list[str]]:
     if first is None or is_labelled(first):
         labelled, faults = read_rows(path, name)
         return RowFile(DatasetKind.LABELLED, [msgspec.to_builtins(row) for row in labelled]), faults
-    if is_exported(first):
+    if is_exported(lines, first):
         exported, faults = read_export(path, name)
         return RowFile(DatasetKind(exported.kind), list(exported.rows)), faults
     return _read_each(lines, name or str(path))

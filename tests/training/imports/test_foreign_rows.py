@@ -232,7 +232,7 @@ def test_a_form_of_pairs_becomes_preference_pairs(tmp_path: Path, line: Any, row
         ),
         (
             {"messages": CHAT[:3]},
-            "messages: messages: end with the user's; the assistant's reply to it is missing",
+            "chat: messages: end with the user's; the assistant's reply to it is missing",
         ),
         (
             {"conversations": [said("human", "Q"), said("narrator", "A")]},
@@ -260,7 +260,7 @@ def test_a_form_of_pairs_becomes_preference_pairs(tmp_path: Path, line: Any, row
         ),
         (
             {"foo": 1, "bar": 2},
-            "is of no known form: it has foo, bar; the forms are preference pair, messages, ShareGPT, KTO, "
+            "is of no known form: it has foo, bar; the forms are preference pair, chat, ShareGPT, KTO, "
             "prompt and completion, Alpaca",
         ),
     ],
