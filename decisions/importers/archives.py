@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from decisions.importers.opening import ending_of
 from decisions.importers.reading import UnusableFile, find_files
 from decisions.importers.records import Place, Refusal
 
@@ -78,7 +79,7 @@ def _unpack(path: Path, root: Path, endings: Sequence[str]) -> list[Refusal]:
     refusals: list[Refusal] = []
     left = LARGEST
     with zipfile.ZipFile(path) as archive:
-        members = [one for one in archive.infolist() if not one.is_dir() and _ending(one.filename) in endings]
+        members = [one for one in archive.infolist() if not one.is_dir() and ending_of(Path(one.filename)) in endings]
         if len(members) > MOST_FILES:
             raise UnusableFile(f"{path}: holds {len(members):,} files; at most {MOST_FILES:,} are read")
         if not members:
@@ -112,10 +113,6 @@ def _write(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, most
             target.unlink()
             raise
     return written
-
-
-def _ending(name: str) -> str:
-    return PurePosixPath(name).suffix.lower()
 
 
 def _parts(name: str) -> list[str]:

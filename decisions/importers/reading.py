@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
+from decisions.importers.opening import UTF8_MARK, UnreadableContent, ending_of, open_utf8
 from decisions.importers.records import Place, Reading, Record, Refusal
 from workspaces.errors import ReckonerError
 from workspaces.http.parsing import check_body
@@ -32,13 +33,13 @@ class UnusableFile(ValueError):
 def find_files(path: Path, endings: Sequence[str]) -> list[Path]:
     """The file itself, or a folder's files with one of the endings, in order of their names. Raises UnusableFile."""
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in endings)
+        found = sorted(file for file in path.rglob("*") if file.is_file() and ending_of(file) in endings)
         if not found:
             raise UnusableFile(f"{path}: holds no file that ends in {', '.join(endings)}")
         return found
     if not path.is_file():
         raise UnusableFile(f"{path}: file or folder not found")
-    if path.suffix.lower() not in endings:
+    if ending_of(path) not in endings:
         raise UnusableFile(
             f"{path}: ends in {path.suffix or 'nothing'}; this format's files end in {', '.join(endings)}"
         )
@@ -54,9 +55,10 @@ def read_json(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
     """Every value of a file: of a list its entries, of lines each line, else the values as they follow each other. A
     file that the disk does not give is a refusal."""
     try:
-        with path.open("rb") as file:
+        with open_utf8(path) as file:
+            begin = file.tell()
             first = _first_line(file)
-            file.seek(0)
+            file.seek(begin)
             lines = first.lstrip()[:1] != b"[" and _is_json(first)
             yield from _read_lines(file, str(path), reading) if lines else _read_values(file, str(path), reading)
     except OSError as error:
@@ -64,14 +66,17 @@ def read_json(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
 
 
 def refuse_file(path: Path, error: OSError) -> Refusal:
-    return Refusal(Place(str(path), 1), "", f"cannot be read: {error.strerror or error}")
+    reason = error.strerror or str(error)
+    if not isinstance(error, UnreadableContent):
+        reason = f"cannot be read: {reason}"
+    return Refusal(Place(str(path), 1), "", reason)
 
 
 def _first_line(file: BinaryIO) -> bytes:
     """The first line that is not blank; a part of it where it is very long."""
     while line := file.readline(LONGEST_RECORD):
         if line.strip():
-            return line.removeprefix(b"\xef\xbb\xbf")
+            return line
     return b""
 
 
@@ -106,13 +111,13 @@ def _read_lines(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record 
             while line and not line.endswith(b"\n"):
                 line = file.readline(CHUNK)
                 reading.advance(len(line))
-        elif body := line.removeprefix(b"\xef\xbb\xbf").strip():
+        elif body := line.removeprefix(UTF8_MARK).strip():  # files that were put together have several
             yield decode(body, place)
 
 
 def _read_values(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record | Refusal]:
     """Entries of a list, or values one after another, each decoded by itself: the file is never whole in memory."""
-    text = io.TextIOWrapper(io.BufferedReader(_Counted(file, reading)), encoding="utf-8-sig", newline="")
+    text = io.TextIOWrapper(io.BufferedReader(_Counted(file, reading)), encoding="utf-8", newline="")
     decoder = json.JSONDecoder()
     buffer, at, wanted = "", 0, 1
     line, counted = 1, 0  # `line` is the one at `counted`
@@ -172,14 +177,14 @@ def _end_of(decoder: json.JSONDecoder, buffer: str, start: int, ended: bool) -> 
 def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
     """Rows as objects of texts; the first line names the columns, and comma, semicolon or tab parts them."""
     try:
-        with path.open("rb") as raw:
+        with open_utf8(path) as raw:
             yield from _read_table(raw, str(path), reading)
     except OSError as error:
         yield refuse_file(path, error)
 
 
 def _read_table(raw: BinaryIO, name: str, reading: Reading) -> Iterator[Record | Refusal]:
-    text = io.TextIOWrapper(io.BufferedReader(_Counted(raw, reading)), encoding="utf-8-sig", newline="")
+    text = io.TextIOWrapper(io.BufferedReader(_Counted(raw, reading)), encoding="utf-8", newline="")
     rows: Iterator[Any] | None = None
     number = 1
     try:

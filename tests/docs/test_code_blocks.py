@@ -35,6 +35,8 @@ from tools.warm import MANAGE, stand_in
 from training.engine.environments.tasks import Task
 from training.engine.rows.types import Labelled, Logged, Preference, Text
 from training.engine.spec.run_spec import RunSpec
+from training.imports.foreign_rows import FORMS, find_form
+from training.imports.row_files import is_labelled
 from training.runs import launcher
 
 # Why a block may go without being run. A new reason is added here, where a reviewer sees it.
@@ -116,12 +118,20 @@ def is_row(kind: type[Any]) -> Callable[[Any], None]:
     return check
 
 
+def check_forms_of_rows(given: Any) -> None:
+    """Rows of docs/row-files.md: labelled ones, and one of each form."""
+    forms = [find_form(row).name for row in given if not is_labelled(row)]
+    assert len(forms) < len(given) and set(forms) == {form.name for form in FORMS}
+    assert all(find_form(row).read(row) for row in given if not is_labelled(row))
+
+
 JSON_CHECKS: dict[str, Callable[[Any], Any]] = {
     "the labelled row": is_row(Labelled),
     "the logged row": is_row(Logged),
     "the preference row": is_row(Preference),
     "the text row": is_row(Text),
     "the task row": is_row(Task),
+    "the forms of rows": check_forms_of_rows,
     "the run spec": RunSpec.model_validate,
 }
 CHECKS: dict[str, Callable[[Block], None]] = {

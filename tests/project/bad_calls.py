@@ -61,6 +61,7 @@ USUAL: Mapping[str, Mapping[str, Any] | tuple[Mapping[str, Any], ...]] = {
     "export_traces": {"folder": "{new}", "agent": "filer"},
     "import_decisions": tuple({"path": "{words.jsonl}", "format": name, "agent": "filer"} for name in sorted(FORMATS)),
     "import_model": {"folder": "{folder}", "agent": "filer"},
+    "import_dataset": {"file": "{rows.jsonl}", "agent": "filer", "name": "rows"},
     "import_labelled": {"file": "{rows.jsonl}", "agent": "filer", "name": "rows"},
     "import_texts": {"file": "{rows.jsonl}", "agent": "filer", "name": "rows"},
     "keys": ({"action": "list"}, {"action": "rotate", "prefix": "nobody"}, {"action": "revoke", "prefix": "nobody"}),

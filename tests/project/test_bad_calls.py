@@ -62,6 +62,7 @@ BAD = {
     "hardware": (["--profile", "QUANTUM"], "--profile: invalid choice: 'QUANTUM'"),
     "import_decisions": (["{binary.jsonl}", "--format", "jsonl"], "binary.jsonl:1: is not UTF-8"),
     "import_model": (["{missing}", "--agent", "filer"], "there is no folder"),
+    "import_dataset": (["{binary.jsonl}", "--agent", "filer", "--name", "x"], "binary.jsonl:1: "),
     "import_labelled": (["{rows.jsonl}", "--agent", "filer", "--name", "x" * 201], "--name: has 201 characters"),
     "import_texts": (["{nested}", "--agent", "filer", "--name", "x"], "nested:1: "),
     "keys": (["revoke", "nobody"], "There is no key 'nobody' in acme"),

@@ -96,3 +96,19 @@ class TestTexts:
             call_command("import_texts", str(file), "--agent", "filer", "--name", "texts", stderr=err)
         assert code.value.code == 2 and not DatasetSnapshot.objects.exists()
         assert [line.split(": ")[0].rpartition(":")[2] for line in err.getvalue().splitlines()] == ["1", "2", "4"]
+
+
+@pytest.mark.parametrize("command", ["import_dataset", "import_texts"])
+def test_other_programs_rows_become_a_dataset_of_their_kind(
+    command: str, agent: Any, store: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "alpaca.json"
+    file.write_text(json.dumps([{"instruction": "Q", "input": "", "output": "A"}]))
+    call_command(command, str(file), "--agent", "filer", "--name", "taught", stdout=StringIO())
+    assert DatasetSnapshot.objects.get().kind == DatasetKind.TEXT
+
+
+def test_a_file_without_labelled_rows_names_the_command_that_imports_it(tmp_path, agent, capsys):
+    with pytest.raises(SystemExit):
+        import_rows(tmp_path, agent, {"prompt": "Q", "chosen": "A", "rejected": "B"})
+    assert "holds no labelled rows; import_dataset imports rows of other kinds" in capsys.readouterr().err

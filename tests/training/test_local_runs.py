@@ -93,7 +93,9 @@ def test_what_cannot_be_trained_is_refused_and_nothing_is_written(tmp_path: Path
     )
     assert "No such file" in refused("train", "--data", tmp_path / "none", "--output", output, *tiny)
     nonsense = write(tmp_path / "nonsense.jsonl", [{"a": 1}])
-    assert "has neither a prompt with a completion" in refused("train", "--data", nonsense, "--output", output, *tiny)
+    assert "1: is of no known form: it has a; the forms" in refused(
+        "train", "--data", nonsense, "--output", output, *tiny
+    )
     assert not output.exists()
 
 

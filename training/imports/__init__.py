@@ -1,1 +1,1 @@
-"""Imports files of decisions or labelled rows over the page and the API: checked first, then written by a job."""
+"""Imports files of decisions or rows for training over the page and the API: checked first, then written by a job."""

@@ -14,8 +14,9 @@ from training.engine.rows.types import Text
 from training.engine.spec.methods import RowKind
 from training.engine.spec.right_from import RIGHT_FROM
 from training.imports.exported import ExportedFile, label_choices, read_export
-from training.imports.labelled import read_rows
-from training.imports.row_files import read_first_line
+from training.imports.row_files import is_exported, is_labelled, read_row_file
+from training.imports.row_lines import find_first, read_row_lines
+from training.models import DatasetKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,24 @@ class KnownAnswers:
 
 
 def read_answers_file(path: Path) -> tuple[KnownAnswers, list[str]]:
-    """Every row, and every fault as `file:line: reason`. Texts are rows of text, or exported decisions that wrote one;
-    where nothing is said of any of them, all are taken for right."""
-    first = read_first_line(path)
-    if first is None or (first.completion is None and first.messages is None):
-        labelled, faults = read_rows(path)
-        return KnownAnswers(RowKind.LABELLED, [msgspec.to_builtins(row) for row in labelled]), faults
-    if first.id is not None:
-        texts, faults = _read_frozen(path)
-        return _answers_of_texts(path, texts, faults), faults
+    """Every row, and every fault as `file:line: reason`. Texts are rows of text in any form, or exported decisions that
+    wrote one; where nothing is said of any of them, all are taken for right."""
+    lines, _ = read_row_lines(path)
+    first = find_first(lines)
+    if first is not None and not is_labelled(first) and is_exported(lines, first):
+        return _read_exported(path)
+    file, faults = read_row_file(path)
+    if file.kind == DatasetKind.TEXT:
+        return _answers_of_texts(path, msgspec.convert(file.rows, list[Text]), faults), faults
+    if file.kind == DatasetKind.LOGGED:
+        return _answers_of_choices(path, ExportedFile(RowKind.LOGGED, [dict(row) for row in file.rows]), faults), faults
+    if file.kind == DatasetKind.PREFERENCES:
+        faults.append(f"{path}: holds preference pairs, which say what is better and not what is right")
+        return KnownAnswers(RowKind.LABELLED), faults
+    return KnownAnswers(RowKind.LABELLED, [dict(row) for row in file.rows]), faults
+
+
+def _read_exported(path: Path) -> tuple[KnownAnswers, list[str]]:
     exported, faults = read_export(path)
     if exported.kind is RowKind.LOGGED:
         known = _answers_of_choices(path, exported, faults)
@@ -68,22 +78,3 @@ def _answers_of_texts(path: Path, texts: list[Text], faults: list[str]) -> Known
     known = [row.source if is_right(row, RIGHT_FROM) else "human" for row in right]
     rows = [msgspec.to_builtins(row) | {"source": source} for row, source in zip(right, known, strict=True)]
     return KnownAnswers(RowKind.TEXT, rows, len(texts) - len(right))
-
-
-def _read_frozen(path: Path) -> tuple[list[Text], list[str]]:
-    rows: dict[str, Text] = {}
-    faults: list[str] = []
-    decode = msgspec.json.Decoder(Text).decode
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            faults.append(f"{path}:{number}: {error}")
-            continue
-        faults += [f"{path}:{number}: {fault}" for fault in row.faults()]
-        if row.id in rows:
-            faults.append(f"{path}:{number}: id {row.id!r} appears twice")
-        rows[row.id] = row
-    return list(rows.values()), faults

@@ -1,4 +1,4 @@
-"""/api/v1/imports: imports a file of decisions or labelled rows by a job."""
+"""/api/v1/imports: imports a file of decisions or rows for training by a job."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from workspaces.models import Scope
 
 
 class ImportCreate(APIView):
-    """Imports a file: labelled rows as a dataset, or decisions into the ledger. The file is checked before the answer,
-    and nothing of one that is refused is kept; a job writes it."""
+    """Imports a file: rows for training as a dataset, or decisions into the ledger. The file is checked before the
+    answer, and nothing of one that is refused is kept; a job writes it."""
 
     scopes = {"POST": Scope.ADMIN}
     parser_classes = [StrictJSONParser, MultiPartParser]

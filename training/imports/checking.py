@@ -17,6 +17,7 @@ from msgspec import UNSET
 from decisions.agents.current import find_agents, get_current_agent
 from decisions.importers.archives import unpack
 from decisions.importers.formats import FORMATS, Format
+from decisions.importers.opening import ending_of
 from decisions.importers.reading import UnusableFile
 from decisions.importers.records import Found, Imported, Place, Reading, Refusal, text_of
 from decisions.importers.running import MOST_DECISIONS, Unusable, check_batch, make_setup, survey
@@ -65,10 +66,12 @@ LOGGED_COLUMNS = (
     ("reward", "What it earned, from 0 to 1"),
 )
 TEXT_COLUMNS = (*LABELLED_COLUMNS[:2], ("completion", "What was written"), ("reward", "What it earned, from 0 to 1"))
+PAIR_COLUMNS = (*LABELLED_COLUMNS[:2], ("chosen", "The better text"), ("rejected", "The worse text"))
 COLUMNS: Mapping[str, tuple[tuple[str, str], ...]] = {
     DatasetKind.LABELLED: LABELLED_COLUMNS,
     DatasetKind.LOGGED: LOGGED_COLUMNS,
     DatasetKind.TEXT: TEXT_COLUMNS,
+    DatasetKind.PREFERENCES: PAIR_COLUMNS,
 }
 SYSTEM_COLUMN = ("system", "The system prompt")
 DECISION_COLUMNS = (
@@ -84,7 +87,7 @@ DECISION_COLUMNS = (
 
 def check_file(*, by: Actor, plan: ImportPlan, path: Path) -> Preview:
     """Raises UnusableImport with every fault of the file, UnknownAgent for an agent that is not there."""
-    if path.suffix.lower() not in plan.endings:
+    if ending_of(path) not in plan.endings:
         raise _unusable([f"{path.name}: ends in {path.suffix or 'nothing'}; give {', '.join(plan.endings)}"])
     if plan.what == LABELLED:
         get_current_agent(by, plan.agent)
@@ -106,8 +109,9 @@ def _check_rows(path: Path) -> Preview:
     if any(row.get("system") for row in first):
         columns = (columns[0], SYSTEM_COLUMN, *columns[1:])
     shown = (tuple(_cell_of(row.get(name)) for name, _ in columns) for row in first)
+    kind = "preference" if found.kind == DatasetKind.PREFERENCES else found.kind
     refused, refusals = len(found.refusals), tuple(found.refusals[:SHOWN])
-    return Preview(len(found.rows), columns, tuple(shown), found.kind, refused=refused, refusals=refusals)
+    return Preview(len(found.rows), columns, tuple(shown), kind, refused=refused, refusals=refusals)
 
 
 def _cell_of(value: Any) -> str:

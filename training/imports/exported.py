@@ -16,6 +16,7 @@ from decisions.rewards.valuing import normalise
 from training.engine.rows.types import Labelled, Logged, find_answers
 from training.engine.spec.methods import RowKind
 from training.imports.chats import ChatLine, LeftOut, drop_system, has_system, read_turns
+from training.imports.row_lines import read_row_lines
 
 LOW, HIGH = -2.0, 2.0
 """Raw rewards that count as 0 and 1, as in the notes app: an exported text does not say by which spec it was valued."""
@@ -115,15 +116,9 @@ class ExportedFile:
 def read_export(path: Path, name: str = "") -> tuple[ExportedFile, list[str]]:
     """The file, and every fault as `name:line: reason`; the name is the path's unless another is given."""
     name = name or str(path)
-    try:
-        content = path.read_bytes().splitlines()
-    except OSError as error:
-        return ExportedFile(), [f"{name}: {error.strerror}"]
+    content, faults = read_row_lines(path, name)
     lines: dict[int, ExportedLine] = {}
-    faults: list[str] = []
-    for number, line in enumerate(content, start=1):
-        if not line.strip():
-            continue
+    for number, line in content.items():
         try:
             lines[number] = msgspec.json.decode(line, type=ExportedLine)
         except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors, too

@@ -1,4 +1,4 @@
-"""The two forms that upload a file: labelled rows for a dataset, or decisions for the ledger.
+"""The two forms that upload a file: rows for a dataset, or decisions for the ledger.
 
 A valid form has read and checked the whole file; every fault is shown beside its field.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from django import forms
 
+from decisions.importers.opening import GZ
 from decisions.importers.records import LONGEST_NAME
 from decisions.models import Agent
 from training.errors import UnusableImport
@@ -22,7 +23,7 @@ from training.imports.plan import DECISIONS, FORMAT_CHOICES, LABELLED, LABELLED_
 from training.imports.services import keep_for_import
 from workspaces.access.actors import Actor
 
-SIZE = f"UTF-8, up to {uploads.LARGEST_UPLOAD >> 20} MiB."
+SIZE = f"May be packed as .gz. Up to {uploads.LARGEST_UPLOAD >> 20} MiB."
 
 
 class ImportForm(forms.Form):
@@ -73,8 +74,11 @@ class LabelledForm(ImportForm):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.order_fields(["file", "agent", "name"])
-        self.fields["file"].widget.attrs["accept"] = ",".join(LABELLED_ENDINGS)
-        told = "JSON lines with id, prompt, options, answer and optionally group, or an export of decisions."
+        self.fields["file"].widget.attrs["accept"] = ",".join((*LABELLED_ENDINGS, GZ))
+        told = (
+            "JSON lines with prompt, options and answer, an export of decisions, or rows as TRL, ShareGPT, Alpaca and "
+            "HH-RLHF write them."
+        )
         self.fields["file"].help_text = f"{told} {SIZE}"
         self.fields["agent"].help_text = "The dataset is for training and evaluating the model of this agent."
 

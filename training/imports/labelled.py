@@ -1,4 +1,4 @@
-"""Files of labelled rows: JSON lines {id, prompt, options, answer, system?, group?}, with every fault and its line."""
+"""Files of labelled rows: JSON lines {prompt, options, answer, id?, system?, group?}, with every fault and its line."""
 
 from __future__ import annotations
 
@@ -9,41 +9,45 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from training.engine.rows.types import Slate
+from training.imports.row_lines import BROKEN, read_row_lines
 
 Filled = Annotated[str, Meta(min_length=1)]
 
 
 class LabelledRow(msgspec.Struct, forbid_unknown_fields=True):
-    """One line of the file. `system` is the system prompt before the prompt. `group` names the cluster that a row
-    belongs to (user, document, module), `slate` the ranking that it is an item of."""
+    """One line of the file. Without an id, the line's number is its id. `system` is the system prompt before the
+    prompt. `group` names the cluster that a row belongs to (user, document, module), `slate` the ranking that it is an
+    item of. The others are what rows of people's labels have besides (training.engine.rows.types.Labelled)."""
 
-    id: Filled
     prompt: Filled
     options: Annotated[list[Filled], Meta(min_length=2)]
     answer: Filled
+    id: str = ""
     system: Filled | UnsetType = UNSET
     group: str | None = None
     slate: Slate | UnsetType = UNSET
+    completion: str | UnsetType = UNSET
+    source: str | UnsetType = UNSET
+    label_id: str | UnsetType = UNSET
+    verdict: str | UnsetType = UNSET
+    confidence: float | UnsetType = UNSET
+    classifier: str | UnsetType = UNSET
 
 
 def read_rows(path: Path, name: str = "") -> tuple[list[LabelledRow], list[str]]:
     """Every row of the file and every fault as `name:line: reason`; the name is the path's unless another is given."""
     name = name or str(path)
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        return [], [f"{name}: {error.strerror}"]
+    lines, faults = read_row_lines(path, name)
     rows: list[LabelledRow] = []
-    faults: list[str] = []
     seen: set[str] = set()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in lines.items():
         try:
             row = msgspec.json.decode(line, type=LabelledRow)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except BROKEN as error:
             faults.append(f"{name}:{number}: {error}")
             continue
+        if not row.id:
+            row.id = str(number)
         if row.answer not in row.options:
             faults.append(f"{name}:{number}: answer {row.answer!r} is not among the options")
         if row.slate is not UNSET:

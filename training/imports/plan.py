@@ -18,8 +18,8 @@ FORMAT_CHOICES = [(row.name, row.summary) for row in FORMATS.values()]
 
 
 class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`what`: labelled rows become the dataset `name` of `agent`. Decisions are read in a `format`; an `agent` stands
-    before the one that the file names, and `create_agents` makes those that are not there.
+    """`what`: rows, of whichever kind, become the dataset `name` of `agent`. Decisions are read in a `format`; an
+    `agent` stands before the one that the file names, and `create_agents` makes those that are not there.
 
     `observed_at` and `policy` are for decisions that carry no time, and do not say who acted.
     """

@@ -1,23 +1,35 @@
-"""Files of rows for a dataset: labelled rows, or what `export_training_data` and the API's export wrote."""
+"""Files of rows for a dataset: labelled rows, our own rows of each kind, what `export_training_data` and the API's
+export wrote, and the forms of other programs (training.imports.foreign_rows)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from training.engine.rows.types import Logged, Preference, Text
+from training.engine.spec.methods import RowKind
 from training.imports.exported import read_export
+from training.imports.foreign_rows import find_form
 from training.imports.labelled import read_rows
+from training.imports.row_lines import BROKEN, as_object, find_first, read_row_lines
 from training.models import DatasetKind
+
+OWN: Mapping[RowKind, type[Logged | Text | Preference]] = {
+    RowKind.LOGGED: Logged,
+    RowKind.TEXT: Text,
+    RowKind.PREFERENCES: Preference,
+}
+"""Rows as the engine reads them and as `export_dataset` writes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
-    """`kind` of the dataset that they make: labelled rows, or of an export decisions with a reward or texts.
+    """`kind` of the dataset that they make: labelled rows, decisions with a reward, texts, or preference pairs.
     `refusals`: the decisions of an export that make none, each with its line and the reason."""
 
     kind: DatasetKind = DatasetKind.LABELLED
@@ -25,36 +37,96 @@ class RowFile:
     refusals: list[str] = field(default_factory=list)
 
 
-class FirstLine(msgspec.Struct):
-    """What tells the kinds of lines from each other."""
-
-    id: Any = None
-    completion: Any = None
-    messages: Any = None
-
-    @property
-    def is_exported(self) -> bool:
-        return self.id is None and (self.completion is not None or self.messages is not None)
+def is_labelled(first: Mapping[str, Any] | None) -> bool:
+    """Whether a file with this first row is of labelled rows, of which one that cannot be read is said to be one."""
+    if first is None:
+        return True
+    return ("options" in first and "action" not in first) or {"prompt", "answer"} <= first.keys()
 
 
-def read_first_line(path: Path) -> FirstLine | None:
-    """The first one that can be read, so that a broken one before it does not make an export labelled rows. None where
-    none can: the reader of labelled rows says why."""
-    try:
-        with path.open("rb") as lines:
-            for line in lines:
-                with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    return msgspec.json.decode(line, type=FirstLine)
-    except OSError:
-        pass
-    return None
+def is_exported(lines: Mapping[int, bytes], first: Mapping[str, Any]) -> bool:
+    """Whether a file is an export of decisions, or written like one: texts with a raw reward. `first` is its first row
+    that can be read."""
+    if _has_facts(first) or any(b'"metadata"' in line and _has_facts(as_object(line) or {}) for line in lines.values()):
+        return True
+    plain = isinstance(first.get("prompt"), str) and isinstance(first.get("completion"), str)
+    valued = "messages" in first and "reward" in first
+    return (plain or valued) and first.get("id") is None and not {"label", "kto_tag", "tools"} & first.keys()
+
+
+def _has_facts(row: Mapping[str, Any]) -> bool:
+    """Whether it says of which decision it is, or what it is to a model that chooses."""
+    return bool({"rows", "metadata"} & row.keys() and {"completion", "messages"} & row.keys())
 
 
 def read_row_file(path: Path, name: str = "") -> tuple[RowFile, list[str]]:
     """The file, and every fault as `name:line: reason`; the name is the path's unless another is given."""
-    first = read_first_line(path)
-    if first is None or not first.is_exported:
+    lines, faults = read_row_lines(path, name)
+    if faults:
+        return RowFile(), faults
+    first = find_first(lines)
+    if first is None or is_labelled(first):
         labelled, faults = read_rows(path, name)
         return RowFile(DatasetKind.LABELLED, [msgspec.to_builtins(row) for row in labelled]), faults
-    exported, faults = read_export(path, name)
-    return RowFile(DatasetKind(exported.kind), list(exported.rows), exported.refusals), faults
+    if is_exported(lines, first):
+        exported, faults = read_export(path, name)
+        return RowFile(DatasetKind(exported.kind), list(exported.rows), exported.refusals), faults
+    return _read_each(lines, name or str(path))
+
+
+def _read_each(lines: Mapping[int, bytes], name: str) -> tuple[RowFile, list[str]]:
+    """Each line by its own form; all must make rows of one kind. Rows without an id are named by their line, those of
+    one line by their turn, too, and belong together."""
+    rows: list[Mapping[str, Any]] = []
+    kinds: Counter[RowKind] = Counter()
+    faults: list[str] = []
+    seen: set[str] = set()
+    for number, line in lines.items():
+        try:
+            kind, made = _read_line(msgspec.json.decode(line), number)
+            if kinds and kind not in kinds:
+                raise ValueError(f"makes rows of {kind}, but the rows before it are of {next(iter(kinds))}")
+            if own := next((row["id"] for row in made if row["id"] in seen), None):
+                raise ValueError(f"id {own!r} appears twice")
+        except (ValueError, *BROKEN) as error:
+            faults.append(f"{name}:{number}: {error}")
+            continue
+        kinds[kind] += 1
+        seen.update(row["id"] for row in made)
+        rows += made
+    return RowFile(DatasetKind(next(iter(kinds), RowKind.TEXT)), rows), faults
+
+
+def _read_line(line: Any, number: int) -> tuple[RowKind, list[dict[str, Any]]]:
+    """Raises ValueError, of which msgspec's errors are."""
+    if not isinstance(line, dict):
+        raise ValueError("is not a JSON object")
+    own = line.get("id")
+    for kind, row_type in OWN.items():
+        required = {one.name for one in msgspec.structs.fields(row_type) if one.required}
+        if isinstance(own, str) and required <= line.keys() <= set(row_type.__struct_fields__) and _is_plain(line):
+            _refuse_faults(msgspec.convert(line, row_type).faults())
+            return kind, [line]
+    form = find_form(line)
+    try:
+        made = form.read(line)
+        row_id = str(own) if isinstance(own, str | int) and own != "" else str(number)
+        if len(made) > 1:
+            made = [row | {"id": f"{row_id}.{turn}", "group": row_id} for turn, row in enumerate(made, start=1)]
+        made = [{"id": row_id, **row} for row in made]
+        row_type = OWN[form.kind]
+        for row in made:
+            _refuse_faults(msgspec.convert(row, row_type).faults())
+    except ValueError as error:
+        raise ValueError(f"{form.name}: {error}") from error
+    return form.kind, made
+
+
+def _is_plain(line: Mapping[str, Any]) -> bool:
+    """Whether its texts are texts; TRL's may be messages."""
+    return all(isinstance(line.get(name, ""), str) for name in ("prompt", "completion", "chosen", "rejected"))
+
+
+def _refuse_faults(faults: Any) -> None:
+    if fault := next(iter(faults), None):
+        raise ValueError(fault)

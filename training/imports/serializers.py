@@ -26,7 +26,7 @@ class ImportPlanBody(StrictBody):
     agent = serializers.CharField(
         max_length=63, required=False, help_text="Slug of the agent. For decisions: overrides the file"
     )
-    name = serializers.CharField(max_length=200, required=False, help_text="For labelled rows: the dataset's name")
+    name = serializers.CharField(max_length=200, required=False, help_text="For rows: the dataset's name")
     format = serializers.ChoiceField(
         choices=FORMAT_CHOICES, default="jsonl", help_text="For decisions: format of the file"
     )
@@ -39,7 +39,7 @@ class ImportPlanBody(StrictBody):
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
         needed = [name for name in ("agent", "name") if given["what"] == LABELLED and not given.get(name)]
         if needed:
-            raise serializers.ValidationError({name: ["is required for labelled rows"] for name in needed})
+            raise serializers.ValidationError({name: ["is required for rows for a dataset"] for name in needed})
         return given
 
     @property
@@ -71,7 +71,7 @@ class ImportUploadSerializer(ImportPlanBody):
 class ImportSerializer(JobSerializer):
     what = serializers.CharField(source="payload.what", help_text="labelled or decisions")
     file = serializers.CharField(source="payload.file")
-    dataset = serializers.SerializerMethodField(help_text="For labelled rows: the dataset's id, once it exists")
+    dataset = serializers.SerializerMethodField(help_text="For rows: the dataset's id, once it exists")
     counts = serializers.SerializerMethodField(help_text="Counts at the end: rows, or decisions, steps, feedback, …")
     refusals = serializers.SerializerMethodField(help_text="Records that were left out, the first 20 of them")
 

@@ -27,7 +27,7 @@ from workspaces.pages.guard import PageRequest, workspace_page
 from workspaces.pages.polled import Followed, polled_part
 
 PAGE = 25
-KINDS = {LABELLED: "Labelled rows", DECISIONS: "Decisions"}
+KINDS = {LABELLED: "Rows for training", DECISIONS: "Decisions"}
 
 
 def _imports(request: PageRequest) -> QuerySet[Job]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.utils import timezone
 
@@ -28,6 +29,8 @@ from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import EXIT_BAD_SPEC, EXIT_OK, EXIT_STOPPED
 from training.errors import EngineFailed
 from training.imports.exported import read_export
+from training.imports.row_files import is_exported, is_labelled, read_row_file
+from training.imports.row_lines import BROKEN, find_first, read_row_lines
 from training.local.plans import LocalPlan, Rows, Training, UnusableRun, absolute_base
 from training.local.watching import has_ended, leave_note
 from training.models import DatasetKind
@@ -41,13 +44,6 @@ from workspaces.access.actors import Actor
 
 RUN = "run"
 POLL_SECONDS = 0.2
-TOLD_BY = {
-    "answer": RowKind.LABELLED,
-    "action": RowKind.LOGGED,
-    "chosen": RowKind.PREFERENCES,
-    "environment": RowKind.TASKS,
-}
-"""The kind of a file's rows by a field that only they have."""
 FAULTS_SHOWN = 20
 
 
@@ -56,29 +52,41 @@ class Interrupted(Exception):
 
 
 def read_rows(path: Path) -> Rows:
-    """Labelled or logged rows, preference pairs, tasks, or what `export_training_data` wrote. Raises UnusableRun."""
-    try:
-        told = path.read_bytes().splitlines()  # of text, it would also cut at characters that JSON may hold
-    except OSError as error:
-        raise UnusableRun([f"{path}: {error.strerror}"]) from error
-    lines, faults = [], []
-    for number, line in enumerate(told, start=1):
-        try:
-            lines += [json.loads(line)] if line.strip() else []
-        except (ValueError, RecursionError) as error:
-            faults.append(f"{path}:{number}: {error}")
+    """Labelled or logged rows, tasks, preference pairs and texts in any form, or what `export_training_data` wrote.
+    Raises UnusableRun."""
+    lines, faults = read_row_lines(path)
+    first = find_first(lines)
+    kind = _kind_of(first) if first is not None else None
+    if kind is not None and not faults:
+        rows = []
+        for number, line in lines.items():
+            try:
+                rows.append({"id": str(number), **msgspec.json.decode(line, type=dict[str, Any])})
+            except BROKEN as error:
+                faults.append(f"{path}:{number}: {error}")
+        if not faults:
+            return Rows(kind, rows)
     if faults:
         raise UnusableRun(faults[:FAULTS_SHOWN])
-    if not lines or not all(isinstance(line, dict) for line in lines):
-        raise UnusableRun([f"{path}: not every line is a JSON object" if lines else f"{path}: holds no rows"])
-    for field, kind in TOLD_BY.items():
-        if field in lines[0]:
-            return Rows(kind, lines)
-    exported, faults = read_export(path)
-    if faults:
-        raise UnusableRun(faults[:FAULTS_SHOWN])
-    agent_kind = next(iter(exported.kinds)) if len(exported.kinds) == 1 else ""
-    return Rows(exported.kind, exported.rows, agent_kind, exported.left_out, exported.answers)
+    if first is not None and is_exported(lines, first):
+        exported, faults = read_export(path)
+        if not faults:
+            agent_kind = next(iter(exported.kinds)) if len(exported.kinds) == 1 else ""
+            return Rows(exported.kind, exported.rows, agent_kind, exported.left_out, exported.answers)
+    else:
+        file, faults = read_row_file(path)
+        if not faults:
+            return Rows(RowKind(file.kind), [dict(row) for row in file.rows])
+    raise UnusableRun(faults[:FAULTS_SHOWN])
+
+
+def _kind_of(first: Mapping[str, Any]) -> RowKind | None:
+    """Of a file whose rows are taken as they are; the engine checks them."""
+    if "environment" in first:
+        return RowKind.TASKS
+    if is_labelled(first):
+        return RowKind.LABELLED
+    return RowKind.LOGGED if {"options", "action"} <= first.keys() else None
 
 
 def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, method: str = "") -> Rows:

@@ -1,6 +1,7 @@
 """Files into records: lists longer than a chunk, broken ones, odd bytes, places; and the limits on each record."""
 
 import datetime as dt
+import gzip
 import json
 import random
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decisions.importers import reading
+from decisions.importers import opening, reading
 from decisions.importers.reading import find_files, read_csv, read_json
 from decisions.importers.records import Reading, Record, Refusal, Refused, parse_moment, slug_of
 from decisions.importers.spill import LARGEST_GROUP, Spill
@@ -177,3 +178,50 @@ def test_rows_that_lie_apart_are_brought_together(file):
         for number in range(LARGEST_GROUP + 10):
             spill.add("big", "kind", place, number)
         assert len(dict(spill.groups())["big"]) == LARGEST_GROUP + 1
+
+
+LINES = '{"a": "é"}\n{"a": 2}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (LINES.encode("utf-8-sig"), "a.jsonl"),
+        (LINES.encode("utf-8-sig") + LINES.encode("utf-8-sig"), "twice.jsonl"),
+        (LINES.encode("utf-16"), "a.jsonl"),
+        (LINES.encode("utf-16-le"), "a.jsonl"),
+        (b"\xfe\xff" + LINES.encode("utf-16-be"), "a.jsonl"),
+        (LINES.encode("utf-32"), "a.jsonl"),
+        (gzip.compress(LINES.encode()), "a.jsonl.gz"),
+        (gzip.compress(LINES.encode("utf-16")), "a.jsonl.gz"),
+        (gzip.compress('[{"a": "é"}, {"a": 2}]'.encode("utf-8-sig")), "a.json.GZ"),
+    ],
+)
+def test_files_of_other_encodings_and_packed_ones_are_read_as_they_are(file, content, name):
+    path = file(content, name)
+    assert find_files(path, [".json", ".jsonl"]) == [path]
+    assert [record.value["a"] for record in read(path)][:2] == ["é", 2]
+
+
+def test_a_table_may_be_packed_and_of_another_encoding(file):
+    path = file(gzip.compress("a;b\nä;2\n".encode("utf-16")), "t.csv.gz")
+    assert [record.value for record in read_csv(path, told())] == [{"a": "ä", "b": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"no gzip", "is not a gzip file, or is cut off"),
+        (gzip.compress(LINES.encode() * 9)[:-12], "is not a gzip file, or is cut off"),
+        (gzip.compress(LINES.encode("utf-16")[:-1]), "is not UTF-16, as it begins"),
+    ],
+)
+def test_a_damaged_packed_file_is_one_refusal(file, content, reason):
+    [refusal] = read(file(content, "a.jsonl.gz"))
+    assert isinstance(refusal, Refusal) and refusal.reason.startswith(reason)
+
+
+def test_a_packed_file_that_grows_too_large_is_refused(file, monkeypatch):
+    monkeypatch.setattr(opening, "LARGEST", 100)
+    [refusal] = read(file(gzip.compress(LINES.encode() * 99), "a.jsonl.gz"))
+    assert refusal.reason == "holds more than 0 MiB unpacked"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -396,3 +397,31 @@ class TestPages:
             page = client.get(path)
         assert len(page.context["lines"]) == 25 and page.context["older"]
         assert len(many) == len(few)
+
+
+def test_rows_of_other_programs_become_datasets_of_their_kind(api: Any, agent: Any, store: Path) -> None:
+    user, reply = {"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}
+    chat = {"messages": [user, reply, user, reply]}
+    pair = {"prompt": "Q", "chosen": "A", "rejected": "B"}
+    for lines, kind, count in (([chat], "text", 2), ([pair, pair], "preferences", 2)):
+        asked = api().post("imports", rows_body(*lines))
+        assert asked.status_code == 202, asked.content
+        assert run(asked.json()["id"]) == "succeeded"
+        dataset = DatasetSnapshot.objects.get(id=api().get(f"imports/{asked.json()['id']}").json()["dataset"])
+        assert (dataset.kind, dataset.rows) == (kind, count)
+    before = written()
+    refused = api().post("imports", rows_body({"messages": [user, reply, user]}))
+    assert refused.status_code == 400 and "end with the user's" in refused.content.decode() and written() == before
+
+
+def test_the_page_shows_pairs_and_a_packed_file(
+    agent: Any, workspace: Any, owner: Any, page_client: Any, store: Path
+) -> None:
+    client = page_client(owner)
+    new = f"{reverse('pages:import-new', args=[workspace.slug])}?what=labelled"
+    pair = {"prompt": "Which?", "chosen": "this one", "rejected": "that one"}
+    file = SimpleUploadedFile("pairs.jsonl.gz", gzip.compress(text(pair).encode("utf-16")))
+    sent = client.post(new, {"file": file, "agent": "filer", "name": "pairs"})
+    assert sent.status_code == 302, sent.context["form"].errors
+    page = client.get(sent["Location"]).content.decode()
+    assert "1 preference row" in page and "The better text" in page and "that one" in page

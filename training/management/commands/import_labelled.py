@@ -15,7 +15,8 @@ from django.core.management.base import CommandParser
 from decisions.models import Agent
 from training.datasets.snapshots import import_rows
 from training.imports.labelled import read_rows
-from training.imports.row_files import RowFile
+from training.imports.row_files import RowFile, is_labelled
+from training.imports.row_lines import find_first, read_row_lines
 from training.models import DatasetKind
 from workspaces.access.actors import system
 from workspaces.commands import UncheckedCommand
@@ -27,17 +28,20 @@ LONGEST_NAME = 200
 
 class Command(UncheckedCommand):
     help = (
-        "Imports JSON lines {id, prompt, options, answer, group?} as a labelled dataset. "
+        "Imports JSON lines {prompt, options, answer, id?, system?, group?} as a labelled dataset. "
         "Exit codes: 0 imported, 2 the file or the agent is invalid (every fault is named, nothing is written)."
     )
 
     def read(self, path: Path) -> tuple[RowFile, list[str]]:
         """The rows, and every fault with its line."""
         rows, faults = read_rows(path)
+        first = find_first(read_row_lines(path)[0])
+        if faults and first is not None and not is_labelled(first):
+            faults = [f"{path}: holds no labelled rows; import_dataset imports rows of other kinds"]
         return RowFile(DatasetKind.LABELLED, [msgspec.to_builtins(row) for row in rows]), faults
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="JSON lines, UTF-8")
+        parser.add_argument("file", type=Path, help="JSON lines or a JSON list; may be .gz")
         parser.add_argument("--agent", required=True, help="slug of the agent")
         parser.add_argument("--name", required=True, help="name of the dataset")
         parser.add_argument("--workspace", help="slug; optional if only one agent has this slug")

@@ -1,0 +1,39 @@
+"""Turns of chats as rows of texts and of preference pairs (training.engine.rows.types). PURE.
+
+What a prompt with a system prompt says stands in these two fields; only chats of several turns, or with tools, keep
+their messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from models_registry.backends.chat_rows import Message, chat_as_text, reply_as_text
+from training.imports.chat_turns import Turn
+
+
+def text_row(turn: Turn, tools: Sequence[Message] = ()) -> dict[str, Any]:
+    """A row of a text, without its id."""
+    row = _asked(turn.before, tools, calls=bool(turn.reply.get("tool_calls")))
+    row["completion"] = reply_as_text(turn.reply)
+    return row | ({"reply": turn.reply} if turn.reply.get("tool_calls") else {})
+
+
+def pair_row(
+    before: Sequence[Message], chosen: Message, rejected: Message, tools: Sequence[Message] = ()
+) -> dict[str, Any]:
+    """A row of two replies to the same messages, without its id."""
+    replies = {"chosen": chosen, "rejected": rejected}
+    calls = any(reply.get("tool_calls") for reply in replies.values())
+    row = _asked(before, tools, calls=calls) | {name: reply_as_text(reply) for name, reply in replies.items()}
+    return row | {f"{name}_reply": reply for name, reply in replies.items() if reply.get("tool_calls")}
+
+
+def _asked(before: Sequence[Message], tools: Sequence[Message], *, calls: bool) -> dict[str, Any]:
+    roles = [message["role"] for message in before]
+    if not tools and not calls and roles in (["user"], ["system", "user"]):
+        system = {"system": before[0]["content"]} if len(before) == 2 and before[0]["content"] else {}
+        return {"prompt": before[-1]["content"], **system}
+    chat = {"prompt": chat_as_text(before), "messages": list(before)}
+    return chat | ({"tools": list(tools)} if tools else {})
