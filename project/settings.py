@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 
+from decisions import answer_ids
 from project import logging as project_logging
 from project.embedded.layout import find_assets, locate_var
 from project.embedded.secrets import load_secret
@@ -330,7 +331,10 @@ SPECTACULAR_SETTINGS = {
         "ExportFormatEnum": "training.models.export.ExportFormat",
         "RunStateEnum": "training.models.run.RUN_STATE_CHOICES",
     },
-    "PATH_CONVERTER_OVERRIDES": {"subjects": {"type": "string", "enum": ["decisions", "episodes"]}},
+    "PATH_CONVERTER_OVERRIDES": {
+        "subjects": {"type": "string", "enum": ["decisions", "episodes"]},
+        "decision": dict(answer_ids.SCHEMA),
+    },
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -11,6 +11,7 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from decisions.answer_ids import read_decision_id
 from decisions.api.batches import IngestListView, body_of
 from decisions.api.serializers.batches import BatchResultSerializer
 from decisions.api.serializers.episodes import (
@@ -38,10 +39,10 @@ MOST_SHOWN = 1000
 
 
 def id_parameter(request: Request, name: str) -> uuid.UUID | None:
-    """An id of the query string; None where it is missing. Raises InvalidInput."""
+    """An id of the query string, a decision's in any of its forms; None where it is missing. Raises InvalidInput."""
     given = text_parameter(request, name)
     try:
-        return uuid.UUID(given) if given else None
+        return read_decision_id(given) if given else None
     except ValueError as error:
         raise InvalidInput(
             "The query is invalid.", faults=[FieldFault(name, f"{given!r} is not an id", "a uuid")]
