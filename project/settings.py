@@ -296,7 +296,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "workspaces.http.pagination.NewestFirst",
     "DEFAULT_SCHEMA_CLASS": "workspaces.http.openapi.EnvelopeSchema",
     "EXCEPTION_HANDLER": "workspaces.http.api_errors.envelope_handler",
-    "PAGE_SIZE": 50,
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {

@@ -14,4 +14,10 @@ class Migration(migrations.Migration):
                 name="feedback_correction_of_a_verdict",
             ),
         ),
+        migrations.AddIndex(
+            "decision",
+            models.Index(
+                fields=["model_version", "-id"], condition=Q(model_version__isnull=False), name="decision_version"
+            ),
+        ),
     ]
