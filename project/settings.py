@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 
+from decisions import answer_ids
 from project import logging as project_logging
 from project.embedded.layout import find_assets, locate_var
 from project.embedded.secrets import load_secret
@@ -298,7 +299,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "workspaces.http.pagination.NewestFirst",
     "DEFAULT_SCHEMA_CLASS": "workspaces.http.openapi.EnvelopeSchema",
     "EXCEPTION_HANDLER": "workspaces.http.api_errors.envelope_handler",
-    "PAGE_SIZE": 50,
     "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS = {
@@ -333,7 +333,10 @@ SPECTACULAR_SETTINGS = {
         "ExportFormatEnum": "training.models.export.ExportFormat",
         "RunStateEnum": "training.models.run.RUN_STATE_CHOICES",
     },
-    "PATH_CONVERTER_OVERRIDES": {"subjects": {"type": "string", "enum": ["decisions", "episodes"]}},
+    "PATH_CONVERTER_OVERRIDES": {
+        "subjects": {"type": "string", "enum": ["decisions", "episodes"]},
+        "decision": dict(answer_ids.SCHEMA),
+    },
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

@@ -23,6 +23,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "api"
 WIDTH = 120
 CHOICE = re.compile(r"^\* `([^`]*)` - (.*)$", re.MULTILINE)
 DEEPEST = 3
+FORMATS = {"uuid": "uuid", "decision-id": "decision ID", "date-time": "time", "uri": "address"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +336,7 @@ def _kind(given: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     elif kind == "array":
         said = f"list of {_kind(schema.get('items', {}), made)}".replace("list of object", "list of objects")
     elif kind == "string":
-        said = {"uuid": "uuid", "date-time": "time", "uri": "address"}.get(str(schema.get("format")), "text")
+        said = FORMATS.get(str(schema.get("format")), "text")
         said += f", up to {schema['maxLength']:,}" if schema.get("maxLength") else ""
     elif kind in {"number", "integer"}:
         said = {"number": "number", "integer": "whole number"}[kind] + _range(schema)

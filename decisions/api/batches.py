@@ -12,8 +12,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from decisions.answer_ids import SCHEMA
 from decisions.errors import Erased, IdConflict
 from decisions.ingest.batches import BatchResult
+from decisions.ingest.decoding import DECISION
 from decisions.ingest.schemas import MAX_ITEMS
 from workspaces.errors import InvalidInput
 from workspaces.http.parsing import RawBatchParser
@@ -30,7 +32,10 @@ def struct_schema(struct: type[msgspec.Struct], most: int) -> dict[str, Any]:
         if isinstance(node, dict):
             if "$ref" in node:
                 return inline(components[node["$ref"].rsplit("/", 1)[-1]])
-            return {key: inline(value) for key, value in node.items()}
+            plain = {key: inline(value) for key, value in node.items()}
+            if DECISION in plain.get("properties", ()):
+                plain["properties"][DECISION] = {"anyOf": [dict(SCHEMA), {"type": "null"}], "default": None}
+            return plain
         return [inline(value) for value in node] if isinstance(node, list) else node
 
     one = inline(schemas[0])

@@ -6,13 +6,14 @@ import uuid
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.api.batches import IngestListView, IngestView, body_of
+from decisions.api.list_queries import DecisionQuery
 from decisions.api.serializers.batches import BatchResultSerializer
 from decisions.api.serializers.decisions import DecisionDetailSerializer, DecisionSerializer, LabelSerializer
 from decisions.ingest.decisions import record_decisions
@@ -20,14 +21,17 @@ from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.labelling.labels import label_decision
-from decisions.models import Agent, Decision
-from decisions.queries.browse import ENDINGS, read_ending
-from decisions.queries.by_name import find_page_of_unit
+from decisions.models import Decision
+from decisions.queries.browse import read_ending
+from decisions.queries.by_name import FIRST, LAST
+from decisions.queries.decision_list import find_equalities, find_page_of_names
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.pagination import NewestFirst
-from workspaces.http.parsing import raw_body, text_parameter
+from workspaces.http.parsing import raw_body
 from workspaces.http.permissions import acting
+from workspaces.http.queries import list_query
 from workspaces.models import Scope
+from workspaces.storage.ids import uuid7_bound
 
 DECISIONS = BodyDecoder(DecisionIn)
 FEEDBACK = BodyDecoder(FeedbackIn)
@@ -38,58 +42,38 @@ class DecisionList(IngestListView[Decision]):
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
     serializer_class = DecisionSerializer
+    query_class = DecisionQuery
 
     def get_queryset(self) -> Any:
-        workspace = acting(self.request).workspace
+        workspace, query = acting(self.request).workspace, list_query(self)
         decisions = (
             Decision.objects.for_workspace(workspace)
             .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
             .defer("content_hash", "token_ids", "logprobs")
         )
-        agent = None
-        if slug := text_parameter(self.request, "agent"):
-            # By its id: joined by its slug, an agent that decided little is looked for in the whole ledger.
-            agent = Agent.objects.for_workspace(workspace).filter(slug=slug).values_list("id", flat=True).first()
-            if agent is None:
-                return decisions.none()
-            decisions = decisions.filter(agent=agent)
-        if reason := text_parameter(self.request, "finish_reason"):
-            decisions = decisions.filter(finish_reason__in=read_ending(reason))
-        if item := text_parameter(self.request, "item"):
-            decisions = decisions.filter(item_ref=item)
-        if unit := text_parameter(self.request, "unit"):
-            decisions = decisions.filter(unit=unit)
-            if not item:
-                decisions = decisions.filter(id__in=find_page_of_unit(workspace, unit, agent=agent, **self.place()))
-        return decisions
+        equal = find_equalities(workspace, query)
+        if equal is None:
+            return decisions.none()
+        named = find_page_of_names(workspace, equal, **self.place())
+        if "finish_reason" in query:
+            decisions = decisions.filter(finish_reason__in=read_ending(query["finish_reason"]))
+        return decisions.filter(**equal, **({} if named is None else {"id__in": named}))
 
     def place(self) -> dict[str, Any]:
-        """Where the page that is asked for lies: from which id on, in which direction, how many."""
+        """Where the page that is asked for lies: between which ids, in which direction, how many."""
         assert isinstance(self.paginator, NewestFirst)
-        cursor = self.paginator.decode_cursor(self.request)
+        cursor, query = self.paginator.decode_cursor(self.request), list_query(self)
+        position = uuid.UUID(cursor.position) if cursor is not None and cursor.position else None
+        newer = cursor is not None and cursor.reverse
+        # Both ends are left out, so the lower one is the id before the first of its moment.
+        low = uuid.UUID(int=max(uuid7_bound(query["since"]).int - 1, 0)) if "since" in query else FIRST
+        high = uuid7_bound(query["until"]) if "until" in query else LAST
+        if position is not None:
+            low, high = (max(low, position), high) if newer else (low, min(high, position))
+        offset = cursor.offset if cursor is not None else 0
         return {
-            "after": uuid.UUID(cursor.position) if cursor is not None and cursor.position else None,
-            "newer": cursor is not None and cursor.reverse,
-            "most": (self.paginator.get_page_size(self.request) or 0)
-            + (cursor.offset if cursor is not None else 0)
-            + 1,
-        }
-
-    @extend_schema(
-        parameters=[
-            OpenApiParameter("agent", str, description="Only this agent's decisions"),
-            OpenApiParameter("unit", str, description="Only this unit's decisions"),
-            OpenApiParameter(
-                "finish_reason",
-                str,
-                enum=list(ENDINGS),
-                description="Only answers that ended so; incomplete: length, content_filter, abandoned or cut",
-            ),
-            OpenApiParameter("item", str, description="Only decisions about this item, by its item_ref"),
-        ]
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+            "between": (low, high), "newer": newer, "most": query.get("limit", self.paginator.page_size) + offset + 1
+        }  # fmt: skip
 
     @extend_schema(
         operation_id="record_decisions",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from django.http import HttpResponse
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from decisions.api.batches import IngestListView, body_of
+from decisions.api.list_queries import EpisodeQuery, StepQuery
 from decisions.api.serializers.batches import BatchResultSerializer
 from decisions.api.serializers.episodes import (
     EpisodeDetailSerializer,
@@ -24,12 +24,12 @@ from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
 from decisions.models import Decision, Episode, Step
-from decisions.queries.episode_list import Filters, walk_episodes
+from decisions.queries.episode_list import Filters, find_episodes_named, walk_episodes
 from decisions.queries.episodes import Totals, find_steps, find_totals
-from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.openapi import ErrorSerializer
-from workspaces.http.parsing import raw_body, text_parameter
+from workspaces.http.parsing import raw_body
 from workspaces.http.permissions import acting
+from workspaces.http.queries import list_query
 from workspaces.models import Scope
 
 STEPS = BodyDecoder(StepIn)
@@ -37,38 +37,17 @@ EPISODES = BodyDecoder(EpisodeIn)
 MOST_SHOWN = 1000
 
 
-def id_parameter(request: Request, name: str) -> uuid.UUID | None:
-    """An id of the query string; None where it is missing. Raises InvalidInput."""
-    given = text_parameter(request, name)
-    try:
-        return uuid.UUID(given) if given else None
-    except ValueError as error:
-        raise InvalidInput(
-            "The query is invalid.", faults=[FieldFault(name, f"{given!r} is not an id", "a uuid")]
-        ) from error
-
-
 class StepList(IngestListView[Step]):
     """Lists steps, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
     serializer_class = StepSerializer
+    query_class = StepQuery
 
     def get_queryset(self) -> Any:
+        query = list_query(self)
         steps = Step.objects.for_workspace(acting(self.request).workspace).defer("content_hash")
-        for name in ("episode", "decision"):
-            if (wanted := id_parameter(self.request, name)) is not None:
-                steps = steps.filter(**{f"{name}_id": wanted})
-        return steps
-
-    @extend_schema(
-        parameters=[
-            OpenApiParameter("episode", uuid.UUID, description="Only this episode's steps"),
-            OpenApiParameter("decision", uuid.UUID, description="Only this decision's steps"),
-        ]
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+        return steps.filter(**{f"{name}_id": query[name] for name in ("episode", "decision") if name in query})
 
     @extend_schema(
         operation_id="record_steps",
@@ -86,22 +65,17 @@ class EpisodeList(IngestListView[Episode]):
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.DECISIONS_WRITE}
     serializer_class = EpisodeSerializer
+    query_class = EpisodeQuery
 
     def get_queryset(self) -> Any:
-        asked = {name: text_parameter(self.request, name) or "" for name in ("agent", "session")}
-        episodes = walk_episodes(acting(self.request).workspace, Filters(**asked)).select_related("agent")
-        unit = text_parameter(self.request, "unit")
-        return episodes.filter(unit=unit) if unit else episodes
-
-    @extend_schema(
-        parameters=[
-            OpenApiParameter("agent", str, description="Only this agent's episodes"),
-            OpenApiParameter("session", str, description="Only this session's episodes"),
-            OpenApiParameter("unit", str, description="Only this unit's episodes"),
-        ]
-    )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+        query, workspace = list_query(self), acting(self.request).workspace
+        filters = Filters(**{name: query.get(name, "") for name in ("agent", "session")})
+        episodes = walk_episodes(workspace, filters).select_related("agent")
+        if "unit" in query:
+            episodes = episodes.filter(unit=query["unit"])
+        if "external_id" in query:
+            episodes = episodes.filter(id__in=find_episodes_named(workspace, query["external_id"]))
+        return episodes
 
     @extend_schema(
         operation_id="record_episodes",

@@ -96,6 +96,7 @@ SOME_FEEDBACK = {
     "id": FEEDBACK,
     "metric": "verdict",
     "value": "confirmed",
+    "correction": None,
     "source": "human",
     "observed_at": MOMENT,
     "recorded_at": MOMENT,
@@ -519,6 +520,12 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             201,
             {"metric": "verdict", "value": "confirmed", "decision_id": DECISION, "idempotency_key": "click-1831"},
             name="a person's verdict",
+        ),
+        Example(
+            kept(FEEDBACK),
+            201,
+            {"metric": "verdict", "value": "corrected", "correction": "finance", "decision_id": DECISION},
+            name="a verdict with the right action",
         ),
         Example(
             kept(FEEDBACK),

@@ -19,6 +19,7 @@ from decisions.queries.left_out import count_left_out
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
+from workspaces.http.queries import refuse_unknown_names
 from workspaces.http.rendering import OneFormat
 from workspaces.models import Scope, Workspace
 
@@ -27,6 +28,10 @@ NDJSON = "application/x-ndjson"
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 2**31 - 1
 CHUNK = 32_768
+PARAMETERS = (
+    *("agent", "agent_type", "min_reward", "max_reward", "require_reward", "require_feedback", "since", "until"),
+    *("limit", "format"),
+)
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -88,6 +93,7 @@ class _Query:
 
 def read_choice(request: Request) -> ExportChoice:
     """Raises InvalidInput with every fault of the query string."""
+    refuse_unknown_names(request, PARAMETERS)
     query = _Query(request)
     reward, moment = "a number from -5 to 5", "a time with its offset, such as 2026-11-20T08:00:00Z"
     yes_or_no = "true or false"

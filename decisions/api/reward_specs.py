@@ -30,6 +30,7 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.parsing import StrictJSONParser, text_parameter
 from workspaces.http.permissions import acting
+from workspaces.http.queries import refuse_unknown_names
 from workspaces.http.yaml_text import YamlParser, YamlRenderer
 from workspaces.models import Scope
 
@@ -139,6 +140,7 @@ class RewardSpecDetail(InYamlToo):
         """Reads one version of an agent's reward spec; with `against` also what differs from that version. The
         version's number is the ETag."""
         agent = get_agent(request, slug)
+        refuse_unknown_names(request, ["against"])
         wanted = text_parameter(request, "against")
         specs = agent.reward_specs
         found = specs.filter(number=number).first() if number < 2**31 else None

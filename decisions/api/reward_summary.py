@@ -16,6 +16,7 @@ from decisions.queries.reward_summary import summarise_rewards
 from workspaces.errors import NotFound
 from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
+from workspaces.http.queries import refuse_unknown_names
 from workspaces.models import Scope
 
 
@@ -37,6 +38,7 @@ class RewardSummaryDetail(APIView):
         responses={"200": RewardSummarySerializer},
     )
     def get(self, request: Request, slug: str) -> Response:
+        refuse_unknown_names(request, ["since"])
         time = parse_range(text_parameter(request, "since") or "")
         agent = Agent.objects.for_workspace(acting(request).workspace).filter(slug=slug).first()
         if agent is None:

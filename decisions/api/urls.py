@@ -3,6 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
+from decisions.answer_ids import DecisionIdConverter
 from decisions.api import (
     agent_experiments,
     agents,
@@ -30,6 +31,7 @@ class SubjectsConverter(StringConverter):
 
 
 register_converter(SubjectsConverter, "subjects")
+register_converter(DecisionIdConverter, "decision")
 
 urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
@@ -75,10 +77,10 @@ urlpatterns = [
     ),
     path("agents", agents.AgentList.as_view(), name="api-agents"),
     path("decisions/export", export.DecisionExport.as_view(), name="api-decisions-export"),
-    path("decisions/<uuid:pk>", decisions.DecisionDetail.as_view(), name="api-decision"),
-    path("decisions/<uuid:pk>/labels", decisions.DecisionLabels.as_view(), name="api-decision-labels"),
-    path("decisions/<uuid:pk>/similar", similar.SimilarDecisions.as_view(), name="api-decision-similar"),
-    path("decisions/<uuid:pk>/ask", playground.DecisionAsk.as_view(), name="api-decision-ask"),
+    path("decisions/<decision:pk>", decisions.DecisionDetail.as_view(), name="api-decision"),
+    path("decisions/<decision:pk>/labels", decisions.DecisionLabels.as_view(), name="api-decision-labels"),
+    path("decisions/<decision:pk>/similar", similar.SimilarDecisions.as_view(), name="api-decision-similar"),
+    path("decisions/<decision:pk>/ask", playground.DecisionAsk.as_view(), name="api-decision-ask"),
     path("episodes", episodes.EpisodeList.as_view(), name="api-episodes"),
     path("episodes/<uuid:pk>", episodes.EpisodeDetail.as_view(), name="api-episode"),
     path("episodes/<uuid:pk>/ask", playground.EpisodeAsk.as_view(), name="api-episode-ask"),
@@ -99,7 +101,7 @@ urlpatterns = [
     path("label-queues/<slug:slug>/gold", label_queues.QueueGold.as_view(), name="api-label-queue-gold"),
     *(
         path(
-            f"label-queues/<slug:slug>/<subjects:subjects>/<uuid:pk>/{verb}",
+            f"label-queues/<slug:slug>/<subjects:subjects>/<decision:pk>/{verb}",
             view.as_view(),
             name=f"api-label-queue-{verb}",
         )

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from decisions.answer_ids import CHAT, name_answer
 from decisions.chats.answering import Begun, Ended, summary_of
 
 DONE = b"data: [DONE]\n\n"
@@ -31,7 +32,7 @@ class ChatShape:
 
     def __init__(self, begun: Begun) -> None:
         self._begun = begun
-        self._head: dict[str, Any] = {"id": f"chatcmpl-{begun.id.hex}"}
+        self._head: dict[str, Any] = {"id": name_answer(CHAT, begun.id)}
         self._created = int(begun.opened_at.timestamp())
         self._usage: Any = None
 

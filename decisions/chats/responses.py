@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from decisions.answer_ids import MESSAGE, RESPONSE, name_answer
 from decisions.chats.answering import Begun, Ended, summary_of
 from decisions.chats.requests import Chat, convert, read_chat
 from decisions.chats.written import Call, Written
@@ -227,7 +228,7 @@ class ResponseShape:
 
     @property
     def _message_id(self) -> str:
-        return f"msg_{self._begun.id.hex}"
+        return name_answer(MESSAGE, self._begun.id)
 
     def _call_id(self, index: int) -> str:
         return f"fc_{self._begun.id.hex}_{index}"
@@ -259,7 +260,7 @@ class ResponseShape:
     def _response(self, status: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         given, cut = self._given, status == "incomplete"
         return {
-            "id": f"resp_{self._begun.id.hex}",
+            "id": name_answer(RESPONSE, self._begun.id),
             "object": "response",
             "created_at": int(self._begun.opened_at.timestamp()),
             "status": status,

@@ -96,7 +96,7 @@ _FEEDBACK = """
 UPDATE decisions_feedback
    SET value = CASE WHEN jsonb_typeof(value) IN ('number', 'boolean') OR value #>> '{{}}' = ANY(%(kept)s) THEN value
                     ELSE to_jsonb(%(erased)s::text) END,
-       unit = {unit}, idempotency_key = NULL, content_hash = %(hash)s
+       correction = NULL, unit = {unit}, idempotency_key = NULL, content_hash = %(hash)s
  WHERE workspace_id = %(workspace)s AND {which} AND {left}
 """
 _LABELS = """

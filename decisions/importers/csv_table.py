@@ -21,6 +21,7 @@ STRUCTURED = {"state", "options", "action", "alternatives", "next_state"}
 COUNTS = {"model_version", "step_number", "tokens_in", "tokens_out"}
 NUMBERS = {"propensity", "temperature", "epsilon", "confidence", "latency_ms", "cost"}
 FIELDS = {field.name for field in msgspec.structs.fields(DecisionIn)}
+CORRECTION = "feedback.correction"
 
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
@@ -33,12 +34,15 @@ def read_row(record: Record, reading: Reading) -> list[Found]:
     fields: dict[str, Any] = {}
     state: dict[str, Any] = {}
     feedback: list[dict[str, Any]] = []
+    correction: Any = None
     for column, cell in record.value.items():
         if cell == "":
             continue
         head, _, rest = column.partition(".")
         if head == "state" and rest:
             state[rest] = cell
+        elif column == CORRECTION:
+            correction = _cell("action", cell)
         elif head == "feedback" and rest:
             feedback.append({"metric": rest, "value": _value(cell)})
         elif column in FIELDS:
@@ -47,6 +51,11 @@ def read_row(record: Record, reading: Reading) -> list[Found]:
             raise Refused(column, "is not a column here; see docs/importing.md")
     if state:
         fields["state"] = {**state, **(fields["state"] if isinstance(fields.get("state"), dict) else {})}
+    if correction is not None:
+        verdict = next((entry for entry in feedback if entry["metric"] == "verdict"), None)
+        if verdict is None:
+            raise Refused(CORRECTION, "stands without feedback.verdict")
+        verdict["correction"] = correction
     return read_decision({**fields, "feedback": feedback}, record.place, reading, record.size)
 
 

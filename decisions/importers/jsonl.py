@@ -33,7 +33,7 @@ from decisions.importers.records import (
     read_each,
     try_read,
 )
-from decisions.ingest.decoding import fault_of
+from decisions.ingest.decoding import fault_of, has_answer_id, with_plain_id
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.step_schemas import StepIn
 from workspaces.storage.ids import uuid7_time
@@ -108,6 +108,8 @@ def _read_feedback(
 ) -> ImportedFeedback:
     """`moment` stands in for a missing observed_at: that of the decision it is on."""
     fields = dict(object_of(given, "feedback"))
+    if has_answer_id(fields):
+        fields = with_plain_id(fields)
     episode = fields.pop("episode", None)
     if decision_id is not None:
         fields["decision_id"] = str(decision_id)

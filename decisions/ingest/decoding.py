@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from decisions.answer_ids import CHAT, MESSAGE, RESPONSE, read_decision_id
 from decisions.ingest.schemas import MAX_ITEMS
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError, TooLarge
 from workspaces.http.parsing import MAX_BODY
@@ -55,11 +57,27 @@ def fault_of(error: msgspec.ValidationError) -> FieldFault:
     )
 
 
+DECISION = "decision_id"
+
+
+def has_answer_id(fields: Any) -> bool:
+    """Whether an item names its decision in another form than ours."""
+    name = fields.get(DECISION) if isinstance(fields, dict) else None
+    return isinstance(name, str) and name.startswith((CHAT, RESPONSE, MESSAGE))
+
+
+def with_plain_id(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with the id of the decision as we write it; what is no id at all stays, for the faults to tell."""
+    with contextlib.suppress(ValueError):
+        return {**fields, DECISION: str(read_decision_id(fields[DECISION]))}
+    return fields
+
+
 class BodyDecoder(Generic[T]):
     """Decodes one object or a list of up to 1,000. The list is decoded in one go; item by item only when that fails."""
 
     def __init__(self, item_type: type[T]) -> None:
-        self._one = msgspec.json.Decoder(item_type)
+        self._typed = msgspec.json.Decoder(item_type)
         self._many = msgspec.json.Decoder(list[item_type])  # type: ignore[valid-type]
         self._raw = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -80,7 +98,7 @@ class BodyDecoder(Generic[T]):
         if len(body) > MAX_BODY:
             raise TooLarge(f"The object has {len(body)} bytes; at most {MAX_BODY} are allowed outside a list.")
         try:
-            return Batch([(0, self._one.decode(body))], [], single=True)
+            return Batch([(0, self._decode_item(body))], [], single=True)
         except msgspec.ValidationError as error:
             raise InvalidInput("Some fields are invalid.", faults=[fault_of(error)]) from error
 
@@ -96,10 +114,21 @@ class BodyDecoder(Generic[T]):
         errors: list[ItemError] = []
         for index, raw in enumerate(raws):
             try:
-                good.append((index, self._one.decode(raw)))
+                good.append((index, self._decode_item(raw)))
             except msgspec.ValidationError as error:
                 errors.append(ItemError(index, "invalid_input", (fault_of(error),)))
         return Batch(good, errors, single=False)
+
+    def _decode_item(self, item: bytes | msgspec.Raw) -> T:
+        """Where it does not fit, its decision may be named as an answer of the gateway names it: rare, so the common
+        way does not look for it. Raises msgspec.ValidationError."""
+        try:
+            return self._typed.decode(item)
+        except msgspec.ValidationError:
+            fields = msgspec.json.decode(item)
+            if not has_answer_id(fields):
+                raise
+            return self._typed.decode(msgspec.json.encode(with_plain_id(fields)))
 
     @staticmethod
     def _check_count(count: int) -> None:

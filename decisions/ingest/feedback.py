@@ -5,22 +5,24 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 from msgspec import UNSET
 
+from decisions.editors.corrections import CORRECTING, find_correction_faults
 from decisions.erasure.names import FEEDBACK, feedback_name, find_erased
 from decisions.errors import Erased, IdConflict
 from decisions.ingest.batches import BatchResult, check_id, check_moment, content_hash, prepare_rows, write_batch
 from decisions.ingest.schemas import FeedbackIn
 from decisions.ingest.writer import Row, Table
-from decisions.models import Episode, Feedback, Verdict
+from decisions.models import Decision, Episode, Feedback, Verdict
 from decisions.models.feedback import MEASURED
 from decisions.models.tombstones import ERASED_HASH
+from decisions.models.verdicts import VERDICT
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.storage.ids import uuid7, uuid7_time
@@ -35,6 +37,7 @@ FEEDBACK_TABLE = Table(
         "unit": "text",
         "metric": "text",
         "value": "jsonb",
+        "correction": "jsonb",
         "source": "text",
         "observed_at": "timestamptz",
         "recorded_at": "timestamptz",
@@ -55,6 +58,10 @@ SELECT id, workspace_id = %s FROM decisions_decision
 OUR_KEYS = ("label:", "withdrawn:", "outcome:", "measured:")
 """What idempotency keys of feedback begin with that labels, ends of items and measuring jobs write. Which verdict
 counts depends on them, so no other feedback supersedes it."""
+
+
+CORRECTION_METRICS = frozenset({"correction", "corrected_action"})
+"""Names under which a right action would be kept that nobody learns from."""
 
 
 def record_feedback(
@@ -115,12 +122,13 @@ def _erasable_name(item: FeedbackIn) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Targets:
-    """Of feedback: those of another workspace, decisions and episodes of this one that were erased, and feedback that
-    Reckoner wrote itself."""
+    """Of feedback: those of another workspace, decisions and episodes of this one that were erased, feedback that
+    Reckoner wrote itself, and the decisions that a correction is of."""
 
     foreign: set[uuid.UUID]
     erased: set[uuid.UUID]
     ours: set[uuid.UUID]
+    corrected: Mapping[uuid.UUID, Decision]
 
 
 def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
@@ -146,7 +154,15 @@ def _find_targets(by: Actor, items: Sequence[FeedbackIn]) -> _Targets:
         own = dict(found.values_list("id", "idempotency_key"))
         foreign |= superseded - set(own)
         ours = {row for row, key in own.items() if (key or "").startswith(OUR_KEYS)}
-    return _Targets(foreign, erased, ours)
+    return _Targets(foreign, erased, ours, _find_corrected(by, items))
+
+
+def _find_corrected(by: Actor, items: Sequence[FeedbackIn]) -> dict[uuid.UUID, Decision]:
+    """The decisions that some of the items correct, with what says how their actions may look."""
+    ids = {item.decision_id for item in items if item.correction is not None and item.decision_id is not None}
+    if not ids:
+        return {}
+    return Decision.objects.for_workspace(by.workspace).select_related("agent_version").in_bulk(ids)
 
 
 def _find_keys(by: Actor, items: Sequence[FeedbackIn]) -> dict[Key, uuid.UUID]:
@@ -178,8 +194,11 @@ def _feedback_row(
         faults.append(FieldFault("decision_id", f"{given} given", "exactly one of decision_id, episode_id and unit"))
     if item.decision_id is not None and uuid7_time(item.decision_id) is None:
         faults.append(FieldFault("decision_id", "is not a uuid7", "the id of a decision"))
-    if item.metric == "verdict" and item.value not in Verdict.values:
+    if item.metric == VERDICT and item.value not in Verdict.values:
         faults.append(FieldFault("value", f"{item.value!r} is not a verdict", "one of " + ", ".join(Verdict.values)))
+    if item.metric in CORRECTION_METRICS:
+        expected = "the metric verdict with the value corrected, and the right action as correction"
+        faults.append(FieldFault("metric", f"{item.metric} is no metric", expected))
     if not ours and item.metric.startswith(MEASURED):
         faults.append(FieldFault("metric", f"begins with {MEASURED}", "another name: Reckoner measures these itself"))
     if not ours and item.idempotency_key is not None and item.idempotency_key.startswith(OUR_KEYS):
@@ -193,6 +212,8 @@ def _feedback_row(
                 "supersedes", "names feedback that a label or Reckoner wrote", "feedback of an app, or undo the label"
             )
         )
+    if item.correction is not None:
+        faults += _find_misplaced_correction(item)
     if faults:
         raise InvalidInput("The feedback is invalid.", faults=faults)
     for name in ("decision_id", "episode_id", "supersedes"):
@@ -204,6 +225,8 @@ def _feedback_row(
     for name in ("decision_id", "episode_id"):
         if (target := getattr(item, name)) in barred.erased:
             raise Erased.of([target], field=name)
+    if item.correction is not None:
+        _check_correction(item, barred.corrected)
     return {
         "id": uuid7() if item.id is UNSET else item.id,
         "workspace_id": by.workspace.id,
@@ -212,6 +235,7 @@ def _feedback_row(
         "unit": item.unit,
         "metric": item.metric,
         "value": item.value,
+        "correction": item.correction,
         "source": item.source,
         "observed_at": now if item.observed_at is UNSET else item.observed_at,
         "recorded_at": now,
@@ -219,3 +243,28 @@ def _feedback_row(
         "supersedes": item.supersedes,
         "content_hash": content_hash(item),
     }
+
+
+def _find_misplaced_correction(item: FeedbackIn) -> list[FieldFault]:
+    """Faults of a correction that need no decision to be seen."""
+    if item.metric != VERDICT or item.value not in CORRECTING:
+        other = item.value if item.metric == VERDICT else f"the metric {item.metric}"
+        return [FieldFault("correction", f"given with {other}", "only with the verdicts corrected and overridden")]
+    if item.decision_id is None:
+        return [FieldFault("correction", "given without a decision_id", "only for a decision")]
+    return []
+
+
+def _check_correction(item: FeedbackIn, decisions: Mapping[uuid.UUID, Decision]) -> None:
+    """Raises InvalidInput. What a correction may be is known once the decision is."""
+    assert item.decision_id is not None
+    decision = decisions.get(item.decision_id)
+    if decision is None:
+        reason, expected = "corrects a decision that is not recorded yet", "a recorded decision, or no correction"
+        raise InvalidInput("The feedback is invalid.", faults=[FieldFault("decision_id", reason, expected)])
+    faults = [
+        replace(fault, field=fault.field.replace("action", "correction", 1))
+        for fault in find_correction_faults(decision, item.correction)
+    ]
+    if faults:
+        raise InvalidInput("The feedback is invalid.", faults=faults)

@@ -75,10 +75,12 @@ class FeedbackIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fa
     """Something observed after a decision. Give exactly one of decision_id, episode_id and unit.
 
     The metric `verdict` takes confirmed, corrected, overridden or ignored; any other takes a number, text or boolean.
+    `correction`: with `corrected` or `overridden`, the right action, in the shape of the decision's own.
     """
 
     metric: Annotated[str, Meta(min_length=1, max_length=64)]
     value: bool | float | int | str
+    correction: Any = None
     decision_id: uuid.UUID | None = None
     episode_id: uuid.UUID | None = None
     unit: Name | None = None

@@ -12,6 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from decisions.editors.corrections import CORRECTING
 from decisions.errors import CountChanged
 from decisions.labelling.labels import count_labels, remove_labels
 from decisions.labelling.matching import MOST_IN_BULK, Asked, Matching, Selection, describe_filters, find_matching
@@ -29,7 +30,6 @@ LABEL_IN_BULK, UNDO_IN_BULK = "decisions.label_in_bulk", "decisions.undo_labels_
 AT_ONCE = 500
 """Up to so many labels are given, or taken back, while the caller waits."""
 CHUNK = 1_000
-CORRECTING = (Verdict.CORRECTED, Verdict.OVERRIDDEN)
 
 
 def check_verdict(verdict: str, corrected_action: str | None) -> None:

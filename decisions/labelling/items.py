@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 from msgspec import UNSET, UnsetType
 
+from decisions.editors.corrections import CORRECTING
 from decisions.errors import Erased
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.items import Labels, Word
@@ -43,7 +44,7 @@ def record_status_change_verdict(
         raise InvalidInput(
             "The verdict is unknown.", faults=[FieldFault("feedback", f"{verdict!r} is unknown", ", ".join(Verdict))]
         )
-    if correction is not None and verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
+    if correction is not None and verdict not in CORRECTING:
         raise InvalidInput(
             "The correction does not fit the verdict.",
             faults=[FieldFault("correction", f"given with {verdict}", "only with corrected or overridden")],

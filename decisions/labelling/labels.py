@@ -10,10 +10,10 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
+from decisions.editors.corrections import CORRECTING, find_correction_faults, is_same_correction
 from decisions.errors import Erased
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
-from decisions.labelling.corrections import find_correction_faults, is_same_correction
 from decisions.labelling.subjects import Subject, name_of
 from decisions.models import Decision, Episode, Feedback, Label, QueueItem, Reservation, Skip, Verdict
 from decisions.models.verdicts import VERDICT, WITHDRAWN, find_label, find_verdict, label_key
@@ -68,7 +68,7 @@ def check_label(subject: Subject, *, verdict: str, corrected_action: Any = None)
     if verdict not in Verdict.values:
         faults.append(FieldFault("verdict", f"{verdict!r} is unknown", ", ".join(Verdict.values)))
     if corrected_action is not None:
-        if verdict not in {Verdict.CORRECTED, Verdict.OVERRIDDEN}:
+        if verdict not in CORRECTING:
             faults.append(FieldFault("corrected_action", f"given with {verdict}", "only with corrected or overridden"))
         faults += _find_correction_faults(subject, corrected_action)
     if faults:

@@ -44,13 +44,15 @@ RIGHT, WRONG = "confirmed", "corrected"
 _SAID = {"confirmed": RIGHT, "corrected": WRONG, "overridden": WRONG}
 
 _JUDGED = f"""
-SELECT d.id, d.agent_version_id, d.state, d.options, d.action, v.verdict, l.corrected_action
+SELECT d.id, d.agent_version_id, d.state, d.options, d.action, v.verdict,
+       coalesce(l.corrected_action, v.correction)
   FROM (SELECT DISTINCT c.id FROM decisions_feedback f JOIN decisions_decision c ON c.id = f.decision_id
          WHERE f.workspace_id = %(workspace)s AND f.metric = '{METRIC}' AND f.source = 'human'
            AND c.agent_id = %(agent)s
          ORDER BY c.id DESC LIMIT %(most)s) judged
   JOIN decisions_decision d ON d.id = judged.id
-  JOIN LATERAL (SELECT f.value #>> '{{}}' AS verdict, f.source, f.idempotency_key AS key FROM decisions_feedback f
+  JOIN LATERAL (SELECT f.value #>> '{{}}' AS verdict, f.source, f.idempotency_key AS key, f.correction
+                  FROM decisions_feedback f
                  WHERE f.decision_id = d.id AND f.workspace_id = d.workspace_id AND f.metric = '{METRIC}'
                    AND {STANDS.format("f", ALL_FEEDBACK)}
                  ORDER BY {FIRST_COUNTS.format("f")} LIMIT 1) v ON v.source = 'human'

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import transaction
 
 from decisions.agents.chat_actions import canonical_action
-from decisions.labelling.corrections import is_same_correction
+from decisions.editors.corrections import is_same_correction
 from decisions.labelling.labels import check_label, count_label, create_label, remove_label
 from decisions.labelling.queues import check_reviewer, holder_of, may_adjudicate
 from decisions.labelling.reservations import ASKED, find_item, find_place, renew_place, undo_skip

@@ -117,6 +117,10 @@ class Decision(WorkspaceOwned):
             models.Index(fields=["workspace", "-id"], name="decision_newest"),
             models.Index(fields=["agent", "-id"], name="decision_agent_newest"),
             models.Index(fields=["exposure"], condition=Q(exposure__isnull=False), name="decision_exposure"),
+            # Outside policies are no versions: what is recorded of them costs nothing more.
+            models.Index(
+                fields=["model_version", "-id"], condition=Q(model_version__isnull=False), name="decision_version"
+            ),
             models.Index(fields=["episode"], condition=Q(episode__isnull=False), name="decision_episode"),
             # An item's outcome reaches all its decisions.
             models.Index(

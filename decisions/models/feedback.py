@@ -31,7 +31,7 @@ class Verdict(models.TextChoices):
 class Feedback(WorkspaceOwned):
     """Append-only (a trigger refuses UPDATE). Exactly one target; it may arrive before its decision, so the
     reference has no database constraint. Partitioned by decision; feedback on an episode or a unit lies in the
-    default partition.
+    default partition. `correction`: the right action, in the shape of the decision's own, which a verdict may name.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -48,6 +48,7 @@ class Feedback(WorkspaceOwned):
     unit = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL: the target is not a unit
     metric = models.CharField(max_length=64)
     value = models.JSONField()
+    correction = models.JSONField(null=True)
     source = models.CharField(max_length=8, choices=FeedbackSource.choices)
     observed_at = models.DateTimeField(help_text="The client's clock")
     recorded_at = models.DateTimeField(help_text="The server's clock")
@@ -65,6 +66,10 @@ class Feedback(WorkspaceOwned):
                 name="feedback_one_target",
             ),
             models.CheckConstraint(condition=Q(source__in=FeedbackSource.values), name="feedback_source_known"),
+            models.CheckConstraint(
+                condition=Q(correction__isnull=True) | Q(metric="verdict", decision__isnull=False),
+                name="feedback_correction_of_a_verdict",
+            ),
             models.UniqueConstraint(fields=["id", "decision"], nulls_distinct=False, name="feedback_once"),
             models.UniqueConstraint(
                 fields=["workspace", "decision", "episode", "unit", "idempotency_key"],

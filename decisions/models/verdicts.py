@@ -5,7 +5,7 @@ reviewer's label, then a person, a judge model, code, the system. So whatever an
 reviewer. Of one source the latest counts. The client gives its time, but one dated later than it arrived counts from
 its arrival: otherwise a verdict dated to the year 2200 would count for ever. The larger id breaks ties, so that every
 order of arrival gives one result. A label counts by the feedback written with it, and its other fields count as long as
-that does. The same order says which feedback of any other metric counts.
+that does; so does a correction that feedback itself has. The same order says which feedback of any other metric counts.
 
 There is one definition in SQL and one in Python; `tests/decisions/models/test_verdicts.py` checks every reader against
 them.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
+from typing import Any
 
 from decisions.models import Decision, Episode, Feedback, Label
 
@@ -89,3 +90,11 @@ def find_label(verdict: Feedback | None, labels: Iterable[Label]) -> Label | Non
     if verdict is None or verdict.idempotency_key is None:
         return None
     return next((label for label in labels if label_key(label) == verdict.idempotency_key), None)
+
+
+def find_correction(verdict: Feedback | None, labels: Iterable[Label]) -> Any:
+    """The right action that the verdict names: its label's, or its own; None where it names none."""
+    if verdict is None:
+        return None
+    label = find_label(verdict, labels)
+    return verdict.correction if label is None else label.corrected_action

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.kinds import FIVE
+from decisions.answer_ids import read_decision_id
 from decisions.api.export import LEFT_OUT_HEADER, NDJSON, stream_export
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.item_ends import AppliedOutcomes, apply_item_outcomes, count_waiting
@@ -212,7 +213,7 @@ def _ids(given: Any) -> list[uuid.UUID]:
 
 def _uuid(text: str) -> uuid.UUID | None:
     try:
-        return uuid.UUID(text)
+        return read_decision_id(text)
     except ValueError:
         return None
 

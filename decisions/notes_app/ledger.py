@@ -19,7 +19,7 @@ from decisions.errors import UnknownAgent
 from decisions.ingest.decisions import record_decisions
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import DecisionIn
-from decisions.models import Agent, Decision, Item, Label, Project, Reward, StatusChange
+from decisions.models import Agent, Decision, Feedback, Item, Label, Project, Reward, StatusChange
 from decisions.models.verdicts import (
     VERDICT,
     WITHDRAWN,
@@ -173,10 +173,12 @@ def describe_decisions(workspace: Workspace, ids: Sequence[uuid.UUID]) -> list[d
     return [_describe(found[one], items, projects, uses.get(one, UNUSED)) for one in ids if one in found]
 
 
-def _correction_of(label: Label) -> Any:
+def _correction_of(verdict: Feedback | None, label: Label | None) -> Any:
     """As it was sent; what a page or another API made is the right action, or words."""
-    given = (label.correction_sent, label.corrected_action, label.note or None)
-    return next((one for one in given if one is not None), None)
+    if label is None:
+        return None if verdict is None else verdict.correction
+    sent = (label.correction_sent, label.corrected_action, label.note or None)
+    return next((one for one in sent if one is not None), None)
 
 
 def _by_ref(rows: Any, refs: set[str | None]) -> dict[str, Any]:
@@ -203,7 +205,7 @@ def _describe(decision: Any, items: Mapping[str, Item], projects: Mapping[str, P
         "reasoning": decision.reasoning,
         "alternativeActions": _sent_alternatives(decision.alternatives),
         "userFeedback": verdict.value.upper() if verdict is not None else None,
-        "userCorrection": _correction_of(label) if label is not None else None,
+        "userCorrection": _correction_of(verdict, label),
         "feedbackAt": given_at(verdict) if verdict is not None else None,
         "outcomeMetrics": {row.metric: row.value for row in measured} or None,
         "outcomeObservedAt": given_at(measured[-1]) if measured else None,

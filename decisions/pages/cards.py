@@ -15,10 +15,10 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from decisions.editors.choice import OPTION
+from decisions.editors.corrections import find_correction_faults
 from decisions.editors.editor import Form
 from decisions.editors.table import case_of, editor_of
 from decisions.errors import Erased
-from decisions.labelling.corrections import find_correction_faults
 from decisions.models import Decision, LabelSuggestion, Verdict
 from decisions.queries.decision_shown import ShownDecision, show_decision
 from decisions.queries.suggestion_shown import find_suggestions

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from decisions.answer_ids import read_decision_id
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.labelling.skips import skip_decision, take_skip_back
 from decisions.models import Agent, Decision, Label
@@ -59,7 +60,7 @@ class Chip:
 
 def _id(name: str, given: str) -> uuid.UUID:
     try:
-        return uuid.UUID(given)
+        return read_decision_id(given)
     except ValueError as error:
         raise InvalidInput(
             "The position in the list is invalid.", faults=[FieldFault(name, "is not an id", "a decision's id")]

@@ -13,6 +13,7 @@ from django import forms
 from django.db import transaction
 from django.utils.text import slugify
 
+from decisions.answer_ids import read_decision_id
 from decisions.labelling.queues import CHANGEABLE, PEOPLE, QueueSetup, add_gold, change_queue, create_queue
 from decisions.labelling.subjects import KINDS
 from decisions.models import Agent, LabelQueue, QueueStrategy, QueueSubject, SkipPolicy
@@ -142,7 +143,7 @@ class QueueForm(forms.Form):
         if len(lines) > MOST_GOLD:
             raise forms.ValidationError(f"{len(lines)} IDs are given; at most {MOST_GOLD} fit into one form.")
         try:
-            return [uuid.UUID(line) for line in lines]
+            return [read_decision_id(line) for line in lines]
         except ValueError as error:
             raise forms.ValidationError("Enter IDs of decisions or episodes, one per line.") from error
 

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from django.db import connection
 from django.utils import timezone
 
+from decisions.answer_ids import read_decision_id
 from decisions.models import Agent, Decision, Verdict
 from decisions.models.finish_reasons import INCOMPLETE, FinishReason
 from decisions.models.verdicts import THAT_COUNTS
@@ -128,7 +129,7 @@ def read_search(workspace: Workspace, q: str, *, before: uuid.UUID | None = None
     if not q:
         return Search()
     with suppress(ValueError):  # else it is a name or words
-        wanted = uuid.UUID(q)
+        wanted = read_decision_id(q)
         if Decision.objects.for_workspace(workspace).filter(id=wanted).exists():
             return Search((wanted,), by="id")
     between = (FIRST, before or LAST)

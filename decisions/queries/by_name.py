@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from django.db import connection, transaction
@@ -18,6 +19,8 @@ from workspaces.models import Workspace
 
 NAMES = {"unit": "unit", "item_ref": "item", "external_id": "external id"}
 """Columns, and what pages call them."""
+OTHERS = ("agent_id", "episode_id", "model_version_id")
+"""Other columns that may be looked at on the way."""
 FIRST, LAST = uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)
 HOUR = 3_600_000
 SPANS = (6, 4 * 24, 16 * 24, 128 * 24)
@@ -27,7 +30,7 @@ AHEAD = HOUR
 
 # OFFSET 0 keeps the order out: else the planner may walk all newer decisions in it, hoping to meet the name soon.
 _LOOK = """(SELECT id FROM decisions_decision
-  WHERE workspace_id = %(workspace)s AND ({names}) AND id > %(low)s AND id < %(high)s{agent} OFFSET 0)"""
+  WHERE workspace_id = %(workspace)s AND ({names}) AND id > %(low)s AND id < %(high)s{only} OFFSET 0)"""
 _SPAN = "SELECT DISTINCT id FROM ({looks}) d ORDER BY id {order} LIMIT %(most)s"
 
 
@@ -36,26 +39,27 @@ def find_named(
     name: str,
     *,
     columns: Sequence[str] = tuple(NAMES),
-    agent: uuid.UUID | None = None,
+    equal: Mapping[str, Any] = MappingProxyType({}),
     between: tuple[uuid.UUID, uuid.UUID] = (FIRST, LAST),
     ascending: bool = False,
     most: int,
 ) -> list[uuid.UUID]:
     """Ids of at most `most` decisions strictly between the two ids, newest first, or oldest first if `ascending`.
 
-    Three to seven statements, whatever the ledger holds. `columns` are of NAMES; one of them is enough.
+    Three to seven statements, whatever the ledger holds. `columns` are of NAMES; one of them is enough. `equal`: other
+    columns, of OTHERS or NAMES, and what they must hold.
     """
-    only = " AND agent_id = %(agent)s" if agent is not None else ""
+    only = "".join(f" AND {column} = %({column})s" for column in equal if column in {*OTHERS, *NAMES})
     asked = [f"{column} = %(name)s" for column in columns if column in NAMES]
     # A look for each column in the longer spans: no index serves an OR over them.
     short, long = (
         _SPAN.format(
-            looks=" UNION ALL ".join(_LOOK.format(names=names, agent=only) for names in each),
+            looks=" UNION ALL ".join(_LOOK.format(names=names, only=only) for names in each),
             order="ASC" if ascending else "DESC",
         )
         for each in ([" OR ".join(asked)], asked)
     )
-    values: dict[str, Any] = {"workspace": workspace.id, "name": name, "agent": agent}
+    values: dict[str, Any] = {**equal, "workspace": workspace.id, "name": name}
     found: list[uuid.UUID] = []
     with transaction.atomic(), connection.cursor() as cursor:
         # The planner cannot know what a Bloom filter rules out, and may estimate reading everything as no more
@@ -69,20 +73,6 @@ def find_named(
                 break
         cursor.execute("SET LOCAL enable_seqscan TO DEFAULT")
     return found
-
-
-def find_page_of_unit(
-    workspace: Workspace,
-    unit: str,
-    *,
-    agent: uuid.UUID | None = None,
-    after: uuid.UUID | None = None,
-    newer: bool = False,
-    most: int,
-) -> list[uuid.UUID]:
-    """Ids of the unit's decisions on a page that lies after (or, `newer`, before) an id in the list newest first."""
-    between = (after or FIRST, LAST) if newer else (FIRST, after or LAST)
-    return find_named(workspace, unit, columns=["unit"], agent=agent, between=between, ascending=newer, most=most)
 
 
 def _spans(low: uuid.UUID, high: uuid.UUID, *, ascending: bool) -> Iterator[tuple[uuid.UUID, uuid.UUID]]:

@@ -15,7 +15,7 @@ from decisions.editors.parts import Part
 from decisions.editors.table import case_of, editor_of
 from decisions.models import ActionSpaceKind, Decision, Feedback, Label, Reward
 from decisions.models.finish_reasons import INCOMPLETE
-from decisions.models.verdicts import find_label, find_verdict, label_key
+from decisions.models.verdicts import find_correction, find_verdict, label_key
 from decisions.queries.suggestion_shown import ShownSuggestion
 from workspaces.templatetags import show
 
@@ -122,6 +122,9 @@ class ShownDecision:
             return ()
         return editor_of(self.decision).show(case_of(self.decision), self.decision.action)
 
+    def _correction_line(self, corrected: Any) -> str:
+        return "" if corrected is None else f" → {editor_of(self.decision).say(corrected)}"
+
     @property
     def corrected_line(self) -> str:
         return "" if self.corrected_action is None else editor_of(self.decision).say(self.corrected_action)
@@ -202,7 +205,7 @@ class ShownDecision:
             Event(
                 label.created_at,
                 "verdict",
-                label.verdict + (f" → {said.line}" if label.corrected_action is not None else ""),
+                label.verdict + self._correction_line(label.corrected_action),
                 f"{label.labelled_by}, in bulk" if label.bulk_id else label.labelled_by,
                 label.note,
                 TONES.get(label.verdict, ""),
@@ -214,7 +217,7 @@ class ShownDecision:
             Event(
                 entry.observed_at,
                 entry.metric,
-                as_text(entry.value),
+                as_text(entry.value) + self._correction_line(entry.correction),
                 entry.get_source_display(),
                 tone=TONES.get(str(entry.value), "") if entry.metric == "verdict" else "",
             )
@@ -243,8 +246,7 @@ def show_decision(decision: Decision, suggestion: ShownSuggestion | None = None)
     feedback = sorted(decision.feedback.all(), key=lambda entry: entry.id, reverse=True)
     counts = find_verdict(decision)
     verdict = str(counts.value) if counts is not None else ""
-    label = find_label(counts, labels)
-    corrected = label.corrected_action if label is not None else None
+    corrected = find_correction(counts, labels)
     rewards = sorted(decision.rewards.all(), key=lambda reward: (reward.spec.number, reward.version), reverse=True)
     return ShownDecision(
         decision,

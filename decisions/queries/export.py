@@ -99,13 +99,15 @@ WITH page AS MATERIALIZED (
      AND (r.raw IS NULL OR %(min_reward)s::float8 IS NULL OR r.raw >= %(min_reward)s::float8)
      AND (r.raw IS NULL OR %(max_reward)s::float8 IS NULL OR r.raw <= %(max_reward)s::float8)
 ), judged AS MATERIALIZED (
-  SELECT p.*, f.verdict, f.key, f.metrics
+  SELECT p.*, f.verdict, f.key, f.said, f.metrics
     FROM rewarded p
     LEFT JOIN LATERAL (
       SELECT (array_agg(b.value #>> '{{{{}}}}' ORDER BY {FIRST_COUNTS.format("b")})
                 FILTER (WHERE b.metric = '{VERDICT}'))[1] AS verdict,
              (array_agg(b.idempotency_key ORDER BY {FIRST_COUNTS.format("b")})
                 FILTER (WHERE b.metric = '{VERDICT}'))[1] AS key,
+             (array_agg(b.correction ORDER BY {FIRST_COUNTS.format("b")})
+                FILTER (WHERE b.metric = '{VERDICT}'))[1] AS said,
              jsonb_object_agg(b.metric, b.value ORDER BY {GIVEN_AT.format("b")}, b.id)
                 FILTER (WHERE b.metric NOT IN ('{VERDICT}', '{WITHDRAWN}')) AS metrics
         FROM decisions_feedback b
@@ -114,7 +116,7 @@ WITH page AS MATERIALIZED (
     ) f ON true
    WHERE f.verdict IS NOT NULL OR NOT %(require_feedback)s
 ), found AS (
-  SELECT p.*, l.correction, l.corrected_action
+  SELECT p.*, coalesce(l.correction, p.said) AS correction, coalesce(l.corrected_action, p.said) AS corrected_action
     FROM judged p
     LEFT JOIN LATERAL (
       SELECT coalesce(correction_sent, corrected_action, to_jsonb(nullif(note, ''))) AS correction, corrected_action

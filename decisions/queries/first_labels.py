@@ -42,18 +42,20 @@ WITH newest AS MATERIALIZED (
 ), said AS MATERIALIZED (
   SELECT f.* FROM newest d
    CROSS JOIN LATERAL (
-     SELECT id, workspace_id, decision_id, metric, value, source, idempotency_key, supersedes, observed_at, recorded_at
+     SELECT id, workspace_id, decision_id, metric, value, correction, source, idempotency_key, supersedes, observed_at,
+            recorded_at
        FROM decisions_feedback WHERE decision_id = d.id AND workspace_id = d.workspace_id OFFSET 0
    ) f
 ), judged AS (
-  SELECT DISTINCT ON (f.decision_id) f.decision_id, f.source, f.value #>> '{{}}' AS verdict, f.idempotency_key AS key
+  SELECT DISTINCT ON (f.decision_id) f.decision_id, f.source, f.value #>> '{{}}' AS verdict, f.idempotency_key AS key,
+         f.correction
     FROM said f WHERE f.metric = '{VERDICT}' AND {STANDS.format("f", "said")}
    ORDER BY f.decision_id, {FIRST_COUNTS.format("f")}
 ), named AS (
   SELECT d.agent_id, d.agent_version_id, d.options, v.verdict = 'confirmed' AS confirmed,
          CASE v.verdict WHEN 'confirmed' THEN d.action ELSE
-           (SELECT l.corrected_action FROM decisions_label l
-             WHERE l.decision_id = d.id AND 'label:' || l.id = v.key) END AS right_action
+           coalesce((SELECT l.corrected_action FROM decisions_label l
+                      WHERE l.decision_id = d.id AND 'label:' || l.id = v.key), v.correction) END AS right_action
     FROM judged v JOIN newest d ON d.id = v.decision_id WHERE v.source = 'human' AND v.verdict <> 'ignored'
 )
 SELECT agent_id, agent_version_id, options, right_action, confirmed, count(*) FROM named GROUP BY 1, 2, 3, 4, 5

@@ -36,8 +36,9 @@ _COLUMNS: Mapping[Group, Mapping[str, str]] = {
         "reasoning": "d.reasoning",
     },
     "correction": {
-        "correction": """(SELECT l.corrected_action::text FROM decisions_label l
-                          WHERE l.decision_id = d.id AND 'label:' || l.id = m.verdict_key)"""
+        "correction": """coalesce((SELECT l.corrected_action::text FROM decisions_label l
+                                   WHERE l.decision_id = d.id AND 'label:' || l.id = m.verdict_key),
+                                 m.correction)"""
     },
     "usage": {
         "latency_ms": "d.latency_ms",
@@ -58,12 +59,14 @@ WITH due AS MATERIALIZED (
      AND f.decision_id BETWEEN %(first)s AND %(last)s  -- leaves the other months' partitions out
      AND (%(judges)s::text[] IS NULL OR f.source <> 'llm' OR f.metric = ANY(%(judges)s))
 ), standing AS (
-  SELECT DISTINCT ON (f.decision_id, f.metric) f.decision_id, f.metric, f.value, f.idempotency_key
+  SELECT DISTINCT ON (f.decision_id, f.metric) f.decision_id, f.metric, f.value, f.idempotency_key,
+         f.correction
     FROM said f WHERE {STANDS.format("f", "said")}
    ORDER BY f.decision_id, f.metric, {FIRST_COUNTS.format("f")}
 ), m AS (
   SELECT decision_id, json_object_agg(metric, value)::text AS measures,
-         max(idempotency_key) FILTER (WHERE metric = '{VERDICT}') AS verdict_key
+         max(idempotency_key) FILTER (WHERE metric = '{VERDICT}') AS verdict_key,
+         max(correction::text) AS correction
     FROM standing GROUP BY decision_id
 ), heard AS (
   SELECT decision_id, max(recorded_at) AS until FROM said GROUP BY decision_id

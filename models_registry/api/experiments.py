@@ -11,6 +11,7 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from models_registry.api.list_queries import ExperimentListQuery, VersionListQuery, narrow
 from models_registry.api.serializers import (
     EstimateSerializer,
     ExperimentDetailSerializer,
@@ -34,6 +35,7 @@ from models_registry.versions.notes import note_version
 from models_registry.versions.references import find_version
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
+from workspaces.http.queries import list_query
 from workspaces.models import Scope
 
 
@@ -72,6 +74,14 @@ class VersionList(VersionQuery, generics.ListAPIView[ModelVersion]):
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = ModelVersionSerializer
+    query_class = VersionListQuery
+
+    def get_queryset(self) -> Any:
+        query, versions = list_query(self), super().get_queryset()
+        if "agent" in query:
+            models = RegisteredModel.objects.for_workspace(acting(self.request).workspace)
+            versions = versions.filter(registered_model__in=models.filter(agents__slug=query["agent"]))
+        return narrow(versions, query)
 
 
 class VersionDetail(VersionQuery, generics.RetrieveAPIView[ModelVersion]):
@@ -124,6 +134,10 @@ class ExperimentList(ExperimentQuery, generics.ListAPIView[Experiment]):
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = ExperimentSerializer
+    query_class = ExperimentListQuery
+
+    def get_queryset(self) -> Any:
+        return narrow(super().get_queryset(), list_query(self))
 
     @extend_schema(
         operation_id="start_experiment",

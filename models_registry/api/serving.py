@@ -7,13 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from models_registry.api.experiments import VersionQuery
+from models_registry.api.list_queries import CallListQuery
 from models_registry.api.serializers import ModelVersionSerializer
 from models_registry.api.serving_serializers import (
     AliasMoveSerializer,
@@ -32,13 +33,13 @@ from models_registry.backends import services as serving
 from models_registry.backends.checking import find_error, note_state
 from models_registry.backends.endpoint import endpoint_of
 from models_registry.calls.key_limits import measure_key_use
-from models_registry.calls.lists import FILTERS, find_calls, read_filters
-from models_registry.models import AliasMove, Backend, Call, CallState, Deployment, RegisteredModel
+from models_registry.calls.lists import find_calls, read_filters
+from models_registry.models import AliasMove, Backend, Call, Deployment, RegisteredModel
 from models_registry.versions.references import find_version
 from workspaces.access.actors import program
 from workspaces.http.openapi import ErrorSerializer
-from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
+from workspaces.http.queries import list_query
 from workspaces.http.throttling import count_this_minute
 from workspaces.models import ApiKey, Scope
 
@@ -232,21 +233,14 @@ class CallList(generics.ListAPIView[Call]):
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = CallSerializer
 
-    @extend_schema(
-        parameters=[
-            OpenApiParameter("state", str, enum=CallState.values, description="Only these"),
-            OpenApiParameter("agent", str, description="Only of this agent's model, by its slug"),
-            OpenApiParameter("version", str, description="Only those that this version was assigned or served"),
-            OpenApiParameter("backend", str, description="Only those that this backend answered, by its name"),
-        ],
-        responses={"200": CallSerializer(many=True), "404": ErrorSerializer},
-    )
+    query_class = CallListQuery
+
+    @extend_schema(responses={"200": CallSerializer(many=True), "404": ErrorSerializer})
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> Any:
-        given = {name: text_parameter(self.request, name) or "" for name in FILTERS}
-        return find_calls(acting(self.request).workspace, read_filters(given))
+        return find_calls(acting(self.request).workspace, read_filters(list_query(self)))
 
 
 class KeyUseDetail(APIView):

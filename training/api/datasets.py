@@ -20,6 +20,7 @@ from training.datasets import freezing
 from training.datasets.other_formats import FILES, FORMATS, LINES, as_list, stream_rows
 from training.datasets.serializers import DatasetCreateSerializer, DatasetSerializer, FreezingSerializer
 from training.environments import drawing as task_datasets
+from training.list_queries import AgentListQuery, of_agent
 from training.loops.first_model import services as first_models
 from training.models import DatasetSnapshot
 from training.rows.selection import Filters
@@ -27,6 +28,7 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
+from workspaces.http.queries import list_query, refuse_unknown_names
 from workspaces.http.rendering import OneFormat
 from workspaces.models import Scope
 
@@ -38,9 +40,11 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = DatasetSerializer
+    query_class = AgentListQuery
 
     def get_queryset(self) -> Any:
-        return DatasetSnapshot.objects.for_workspace(acting(self.request).workspace).select_related("agent", "artifact")
+        datasets = DatasetSnapshot.objects.for_workspace(acting(self.request).workspace)
+        return of_agent(datasets, list_query(self)).select_related("agent", "artifact")
 
     @extend_schema(
         operation_id="create_dataset",
@@ -90,6 +94,7 @@ class DatasetRows(APIView):
     def get(self, request: Request, pk: UUID) -> StreamingHttpResponse:
         datasets = DatasetSnapshot.objects.for_workspace(acting(request).workspace).select_related("artifact")
         dataset = generics.get_object_or_404(datasets, pk=pk)
+        refuse_unknown_names(request, ["format", "file"])
         format = text_parameter(request, "format") or "rows"
         file = text_parameter(request, "file") or LINES
         if file not in FILES:

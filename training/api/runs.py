@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from drf_spectacular.utils import OpenApiParameter, OpenApiTypes, extend_schema
+from drf_spectacular.utils import OpenApiTypes, extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,6 +17,7 @@ from rest_framework.views import APIView
 from decisions.agents.current import get_current_agent
 from models_registry.versions.references import find_version
 from training.datasets.serializers import FreezingSerializer
+from training.list_queries import RunListQuery, of_agent
 from training.loops.first_model import services as first_models
 from training.models import DatasetSnapshot, RunEvent, TrainingRun
 from training.runs.notes import note_run
@@ -38,8 +39,8 @@ from training.runs.shown.samples import NO_SAMPLES, read_samples
 from training.runs.sweeps import start_sweep
 from workspaces.errors import FieldFault, NotFound
 from workspaces.http.openapi import ErrorSerializer
-from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
+from workspaces.http.queries import list_query
 from workspaces.http.rendering import OneFormat
 from workspaces.models import Scope
 
@@ -54,18 +55,21 @@ class RunQuery(generics.GenericAPIView[Any]):
 
 
 class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
-    """Lists runs, newest first; with `tag` only those that have it."""
+    """Lists runs, newest first."""
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = RunSerializer
+    query_class = RunListQuery
 
     def get_queryset(self) -> Any:
-        tag = text_parameter(self.request, "tag")
-        return super().get_queryset().filter(**({"tags__contains": [tag]} if tag else {}))
-
-    @extend_schema(parameters=[OpenApiParameter("tag", str, description="Only runs with this tag")])
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return super().get(request, *args, **kwargs)
+        query, runs = list_query(self), super().get_queryset()
+        if "version" in query:
+            runs = runs.filter(
+                produced_version=find_version(acting(self.request).workspace, query["version"], field="version")
+            )
+        filters: dict[str, Any] = {"tags__contains": [query["tag"]]} if "tag" in query else {}
+        filters |= {"state": query["state"]} if "state" in query else {}
+        return of_agent(runs, query).filter(**filters)
 
     @extend_schema(
         operation_id="start_run",

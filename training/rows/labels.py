@@ -35,11 +35,12 @@ LABEL, PERSON, SUGGESTION = "label", "human", "suggestion"
 LEAST_CONFIDENCE = 0.95
 """Of suggestions that make rows, unless another is given."""
 TOLD = f"""d.id, d.agent_version_id, d.action, d.completion, d.options IS NOT NULL, {LEARNABLE}, v.verdict, v.source,
-    l.id, l.corrected_action"""
+    l.id, coalesce(l.corrected_action, v.correction)"""
 SUGGESTED = "s.action, s.confidence, s.made_at"
 JUDGED = f"""
   LEFT JOIN LATERAL (
-    SELECT f.value #>> '{{}}' AS verdict, f.source, f.idempotency_key AS key FROM decisions_feedback f
+    SELECT f.value #>> '{{}}' AS verdict, f.source, f.idempotency_key AS key, f.correction
+      FROM decisions_feedback f
      WHERE f.decision_id = d.id AND f.workspace_id = d.workspace_id AND f.metric = '{VERDICT}'
        AND {STANDS.format("f", ALL_FEEDBACK)}
      ORDER BY {FIRST_COUNTS.format("f")} LIMIT 1

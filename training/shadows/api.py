@@ -14,10 +14,12 @@ from decisions.agents.current import get_current_agent
 from decisions.models import Shadow
 from models_registry.api.serializers import ReasonSerializer
 from models_registry.versions.references import find_version
+from training.list_queries import AgentListQuery, of_agent
 from training.shadows.serializers import ShadowDetailSerializer, ShadowSerializer, ShadowStartSerializer
 from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
+from workspaces.http.queries import list_query
 from workspaces.models import Scope
 
 
@@ -32,6 +34,10 @@ class ShadowList(ShadowQuery, generics.ListAPIView[Shadow]):
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = ShadowSerializer
+    query_class = AgentListQuery
+
+    def get_queryset(self) -> Any:
+        return of_agent(super().get_queryset(), list_query(self))
 
     @extend_schema(
         operation_id="start_shadow",
@@ -47,7 +53,7 @@ class ShadowList(ShadowQuery, generics.ListAPIView[Shadow]):
         version = find_version(acting(request).workspace, fields["version"], field="version")
         plan = ShadowPlan(fields["share"], fields["min_decisions"], fields["then"])
         shadow = start_shadow(by=acting(request), agent=agent, version=version, plan=plan, reason=fields["reason"])
-        return Response(ShadowSerializer(self.get_queryset().get(pk=shadow.pk)).data, status=201)
+        return Response(ShadowSerializer(super().get_queryset().get(pk=shadow.pk)).data, status=201)
 
 
 class ShadowDetail(ShadowQuery, generics.RetrieveAPIView[Shadow]):

@@ -15,6 +15,7 @@ from drf_spectacular.plumbing import ResolvedComponent
 from rest_framework import serializers
 
 from workspaces.http.idempotency import HEADER, REPLAYED
+from workspaces.http.queries import ListQuery
 from workspaces.http.rendering import Negotiation
 
 ANYTHING_OR_NULL = [{}, {"type": "null"}]
@@ -192,6 +193,14 @@ class EnvelopeSchema(AutoSchema):
                     response.setdefault("headers", {})[REPLAYED] = replayed
         operation["responses"] = dict(sorted(responses.items()))
         return operation
+
+    def get_override_parameters(self) -> list[Any]:
+        """Those of the view's query, and of a list those that every list has."""
+        declared = super().get_override_parameters()
+        query = getattr(self.view, "query_class", None)
+        if query is None and self._is_list_view() and getattr(self.view, "pagination_class", None) is not None:
+            query = ListQuery
+        return [*declared, query] if query is not None and self.method == "GET" else declared
 
     def _refused_with(self, operation: dict[str, Any]) -> set[int]:
         """Who may not, not so, too often, not now; and what goes wrong with parameters, bodies and keys."""

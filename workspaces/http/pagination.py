@@ -1,25 +1,42 @@
-"""Lists by cursor, newest first, in the order of uuid7 ids."""
+"""Lists by cursor, newest first, in the order of uuid7 ids, and between two times by the same ids."""
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 
+from workspaces.http.queries import ROWS, list_query
+from workspaces.storage.ids import uuid7_bound
 from workspaces.storage.index_order import read_in_index_order
 
 
 class NewestFirst(CursorPagination):
     ordering = "-id"
-    page_size_query_param = "limit"
-    max_page_size = 500
+    page_size = ROWS
+    _query: Mapping[str, Any] = MappingProxyType({})
 
-    def paginate_queryset(self, *args: Any, **kwargs: Any) -> Any:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
+        """Raises InvalidInput for a query that is not the view's."""
+        self._query = list_query(view)
+        for name, lookup in (("since", "id__gte"), ("until", "id__lt")):
+            if isinstance(moment := self._query.get(name), dt.datetime):  # else the view's own, such as a day
+                queryset = queryset.filter(**{lookup: uuid7_bound(moment)})
         with read_in_index_order():
-            return super().paginate_queryset(*args, **kwargs)
+            return super().paginate_queryset(queryset, request, view)
+
+    def get_page_size(self, request: Request) -> int:
+        return int(self._query.get("limit", self.page_size))
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        """None of its own: the view's query has them (`workspaces.http.queries`)."""
+        return []
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         link = {"type": ["string", "null"], "format": "uri", "description": "Null at the end of the list"}

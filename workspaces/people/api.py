@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import generics
+from drf_spectacular.utils import extend_schema
+from rest_framework import generics, serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 from workspaces.audit.queries import find_entries, read_filter
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
+from workspaces.http.queries import ListQuery, list_query
 from workspaces.models import AuditEntry, Invitation, Membership, Scope
 from workspaces.people import invitations, members
 from workspaces.people.creation import create_workspace_by_api
@@ -29,13 +30,19 @@ from workspaces.people.serializers import (
     WorkspaceSerializer,
 )
 
-FILTERS = {
-    "actor": "Only actions of this e-mail address, key or `system`",
-    "action": "Only this action, such as person.invited",
-    "target": "Only actions on this target, such as user:ID",
-    "since": "From this day on (UTC)",
-    "until": "Up to and including this day (UTC)",
-}
+
+class AuditQuery(ListQuery):
+    """Its `since` and `until` are days (`workspaces.audit.queries`)."""
+
+    actor = serializers.CharField(
+        required=False, max_length=254, help_text="Only actions of this e-mail address, key or `system`"
+    )
+    action = serializers.CharField(required=False, max_length=64, help_text="Only this action, such as person.invited")
+    target = serializers.CharField(
+        required=False, max_length=128, help_text="Only actions on this target, such as user:ID"
+    )
+    since = serializers.CharField(required=False, help_text="From this day on (UTC)")  # type: ignore[assignment]
+    until = serializers.CharField(required=False, help_text="Up to and including this day (UTC)")  # type: ignore[assignment]
 
 
 class NewInvitationResponse(Response):
@@ -146,12 +153,12 @@ class WorkspaceCreate(APIView):
         return Response(WorkspaceSerializer(made).data, status=201)
 
 
-@extend_schema(parameters=[OpenApiParameter(name, str, description=says) for name, says in FILTERS.items()])
 class AuditList(generics.ListAPIView[AuditEntry]):
     """Lists the entries of the audit, newest first."""
 
     scopes = {"GET": Scope.ADMIN}
     serializer_class = AuditEntrySerializer
+    query_class = AuditQuery
 
     def get_queryset(self) -> Any:
-        return find_entries(acting(self.request).workspace, read_filter(self.request.query_params))
+        return find_entries(acting(self.request).workspace, read_filter(list_query(self)))

@@ -49,6 +49,7 @@ class Recorder:
         metric: str,
         value: bool | float | str,
         *,
+        correction: object = None,
         decision_id: Id | None = None,
         id: Id | None = None,
         idempotency_key: str | None = None,
@@ -56,11 +57,13 @@ class Recorder:
     ) -> uuid.UUID | None:
         """Queues how a decision, an episode or a unit went, and returns the feedback's id. Never raises, never waits.
 
-        The metric `verdict` takes confirmed, corrected, overridden or ignored. Give exactly one of `decision_id`,
-        `episode_id` and `unit`; `fields` are the API's. With an `idempotency_key` a second call for the same target
-        counts once, whatever process makes it; then the server makes the id, and this returns None.
+        The metric `verdict` takes confirmed, corrected, overridden or ignored; with corrected or overridden,
+        `correction` is the action that would have been right, in the shape of the decision's own. Give exactly one of
+        `decision_id`, `episode_id` and `unit`; `fields` are the API's. With an `idempotency_key` a second call for the
+        same target counts once, whatever process makes it; then the server makes the id, and this returns None.
         """
-        item = {"metric": metric, "value": value, "decision_id": decision_id, "source": "human", **fields}
+        item = {"metric": metric, "value": value, "correction": correction, "decision_id": decision_id}
+        item |= {"source": "human", **fields}
         if idempotency_key is not None and id is None:
             # With an id or a moment of its own, another process's call under the same key would be a conflict.
             self.sender.offer("feedback", item | {"idempotency_key": idempotency_key})

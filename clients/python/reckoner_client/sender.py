@@ -72,11 +72,13 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """`number`: which of those that this process recorded, from 1; `at`: when, of the monotonic clock."""
+    """`number`: which of those that this process recorded, from 1; `at`: when, of the monotonic clock; `corrects`: it
+    names the right action, which the API can check only once it has the decision."""
 
     data: bytes
     number: int
     at: float
+    corrects: bool
 
 
 @dataclass(slots=True)
@@ -137,11 +139,11 @@ class Sender:
             return
         try:
             data = encode({name: value for name, value in fields.items() if value is not None})
-            self._queue(kind, data)
+            self._queue(kind, data, corrects=fields.get("correction") is not None)
         except Exception as error:  # noqa: BLE001 - bookkeeping must not fail the host
             self.fault(error)
 
-    def _queue(self, kind: str, data: bytes) -> None:
+    def _queue(self, kind: str, data: bytes, *, corrects: bool) -> None:
         with self._changed:
             lane = self._lanes.get(kind) or self._lanes.setdefault(kind, _Lane(kind))
             why = self._why_not(lane, len(data))
@@ -149,7 +151,7 @@ class Sender:
             if why:
                 self._counts["dropped"] += 1
             else:
-                lane.entries.append(_Entry(data, self._counts["recorded"], time.monotonic()))
+                lane.entries.append(_Entry(data, self._counts["recorded"], time.monotonic(), corrects))
                 self._bytes += len(data)
                 if len(lane.entries) in {1, self._sending.batch_items}:
                     self._changed.notify_all()
@@ -262,7 +264,8 @@ class Sender:
         with self._changed:
             while True:
                 now = time.monotonic()
-                lanes = [lane for lane in self._lanes.values() if lane.entries]
+                waiting = [lane for lane in self._lanes.values() if lane.entries]
+                lanes = [lane for lane in waiting if not self._waits_for_decision(lane.entries[0])]
                 if now >= self._give_up_at or (self._closed and not lanes):
                     break
                 if due := [lane for lane in lanes if self._due_at(lane) <= now]:
@@ -274,6 +277,11 @@ class Sender:
                     break
             self._thread = None
             return None
+
+    def _waits_for_decision(self, entry: _Entry) -> bool:
+        """Whether it corrects a decision and one that was recorded before it is still on the way, perhaps that one."""
+        decisions = self._lanes.get("decisions")
+        return entry.corrects and bool(decisions and decisions.entries and decisions.entries[0].number < entry.number)
 
     def _due_at(self, lane: _Lane) -> float:
         hurry = self._closed or time.monotonic() < self._hurry_until
@@ -290,7 +298,7 @@ class Sender:
         size = 0
         for entry in lane.entries:
             size += len(entry.data)
-            if batch and (len(batch) == most or size > MAX_BATCH_BYTES):
+            if batch and (len(batch) == most or size > MAX_BATCH_BYTES or self._waits_for_decision(entry)):
                 break
             batch.append(entry)
         return batch

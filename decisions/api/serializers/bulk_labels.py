@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from decisions.api.serializers.ids import DecisionIdField
 from decisions.labelling.matching import MOST_CHOSEN, MOST_IN_BULK
 from decisions.models import BulkLabel, Verdict
 from workspaces.http.bodies import StrictBody
@@ -31,7 +32,7 @@ class BulkLabelCreateSerializer(StrictBody):
         help_text="Parameters of the list of decisions: agent, verdict, version, arm, since, finish_reason, q",
     )
     decisions = serializers.ListField(
-        child=serializers.UUIDField(),
+        child=DecisionIdField(),
         min_length=1,
         max_length=MOST_CHOSEN,
         required=False,

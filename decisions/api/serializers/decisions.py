@@ -63,10 +63,11 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
 
 class FeedbackSerializer(serializers.ModelSerializer[Feedback]):
     value = serializers.JSONField()
+    correction = serializers.JSONField(allow_null=True, help_text="The right action that a verdict names")
 
     class Meta:
         model = Feedback
-        fields = ["id", "metric", "value", "source", "observed_at", "recorded_at", "supersedes"]
+        fields = ["id", "metric", "value", "correction", "source", "observed_at", "recorded_at", "supersedes"]
 
 
 class LabelSerializer(serializers.ModelSerializer[Label]):

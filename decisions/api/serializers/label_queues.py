@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from decisions.api.serializers.decisions import DecisionSerializer, LabelSerializer
 from decisions.api.serializers.episodes import EpisodeSerializer
+from decisions.api.serializers.ids import DecisionIdField
 from decisions.models import LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject, SkipPolicy, Verdict
 from decisions.models.labelling import MAX_OVERLAP
 from workspaces.http.bodies import StrictBody
@@ -196,7 +197,7 @@ class GoldSerializer(StrictBody):
     """One of both, as the queue asks about decisions or episodes."""
 
     decisions = serializers.ListField(
-        child=serializers.UUIDField(),
+        child=DecisionIdField(),
         min_length=1,
         max_length=500,
         required=False,

@@ -266,3 +266,18 @@ def test_set_up_says_what_is_missing_and_a_client_that_is_not_enabled_needs_noth
     assert idle.close()
     with pytest.raises(ConfigurationError):
         idle.decide("filer", {})
+
+
+def test_a_correction_waits_for_its_decision(
+    make_client: Callable[..., Reckoner], gateway: Gateway, agent: Any
+) -> None:
+    client = make_client(gateway.url)
+    gateway.plan.append((503, {"Retry-After": "1"}))
+    decision = decide_here(client)
+    early = client.record_feedback("minutes_saved", 3, decision_id=decision)
+    late = client.record_feedback("verdict", "corrected", correction="health", decision_id=decision)
+    assert client.flush()
+    assert client.stats().refused == 0
+    assert [path.rsplit("/", 1)[1] for _, path, _ in gateway.seen][-2:] == ["decisions", "feedback"]
+    assert Feedback.objects.get(id=late).correction == "health"
+    assert Feedback.objects.get(id=early).correction is None

@@ -79,6 +79,7 @@ def ann(agent, judged):
     )
     FeedbackFactory(decision=decision, metric="minutes", value=3.5)
     FeedbackFactory(decision=decision, metric="remark", value="Ann liked it", idempotency_key="ann-click")
+    FeedbackFactory(decision=decision, metric="verdict", value="overridden", correction="Ann's way", source="code")
     FeedbackFactory(decision=None, workspace=agent.workspace, unit="ann", metric="mood", value="Ann is well")
     SkipFactory(decision=decision, note="Is that Ann?")
     asked = QueueItemFactory(
@@ -146,7 +147,7 @@ class TestTombstones:
         counts = erase(workspace)
         assert dict(counts) == {
             "decisions": 2,
-            "feedback": 7,
+            "feedback": 8,
             "labels": 2,
             "steps": 2,
             "episodes": 1,

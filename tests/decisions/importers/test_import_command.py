@@ -94,6 +94,21 @@ class TestOwnFields:
         assert Decision.objects.get().state == {"text": "a flight,\nand a hotel"}
         assert dict(Feedback.objects.values_list("metric", "value")) == {"verdict": "confirmed", "minutes": 2.5}
 
+    def test_a_verdict_brings_its_correction(self, importing, lines, tmp_path, agent):
+        verdict = {"metric": "verdict", "value": "corrected", "correction": "health"}
+        assert importing(lines(row(feedback=[verdict])), "--format", "jsonl").code == 0
+        path = tmp_path / "rows.csv"
+        path.write_text(
+            "state.text,action,policy_name,observed_at,feedback.verdict,feedback.correction\n"
+            "a pill,travel,rules,2025-03-01T12:00:00Z,corrected,health\n"
+            "a bill,travel,rules,2025-03-01T12:00:00Z,,finance\n"
+        )
+        done = importing(path, "--format", "csv", "--agent", "filer")
+        assert [refusal.split(":", 2)[2] for refusal in done.report["refusals"]] == [
+            " feedback.correction: stands without feedback.verdict"
+        ]
+        assert [fed.correction for fed in Feedback.objects.all()] == ["health", "health"]
+
 
 class TestRefusals:
     @pytest.mark.parametrize(

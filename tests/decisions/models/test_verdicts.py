@@ -98,6 +98,11 @@ def test_every_reader_takes_the_same_verdict(agent: Any, api: Any, labeller: Any
     expect("confirmed")
     say(api, decision, "ignored", -dt.timedelta(hours=1), supersedes=first)
     expect("confirmed")
+    say(api, decision, "corrected", FAR, correction="b")  # the readers agree on the correction, too
+    expect("corrected")
+    assert Decision.objects.get().feedback.filter(correction="b").exists()
+    say(api, decision, "ignored", FAR)
+    expect("ignored")
 
 
 def test_a_client_cannot_write_what_would_count_as_a_label_or_a_measurement(agent: Any, api: Any) -> None:

@@ -13,7 +13,8 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Decision
-from decisions.queries.by_name import FIRST, HOUR, LAST, SPANS, find_named, find_page_of_unit
+from decisions.queries.by_name import FIRST, HOUR, LAST, SPANS, find_named
+from decisions.queries.decision_list import find_page_of_names
 from tools.factories import AgentFactory, DecisionFactory, uuid7_at
 from workspaces.storage.ids import uuid7_bound
 
@@ -35,6 +36,11 @@ def made(agent: Any, workspace: Any, other_workspace: Any) -> list[uuid.UUID]:
         DecisionFactory(agent=agent, id=uuid7_at(moment), unit="Eve")
         DecisionFactory(agent=foreign, id=uuid7_at(moment), unit="Ada")
     return sorted(ids, reverse=True)
+
+
+def page_of_ada(workspace: Any, *, after: uuid.UUID, newer: bool = False, most: int) -> list[uuid.UUID]:
+    between = (after, LAST) if newer else (FIRST, after)
+    return list(find_page_of_names(workspace, {"unit": "Ada"}, between=between, newer=newer, most=most) or ())
 
 
 def follow(client: Any, path: str, link: str) -> list[list[str]]:
@@ -86,17 +92,17 @@ def test_the_ends_of_spans_are_found_once(agent: Any, workspace: Any) -> None:
     low = uuid.UUID(int=min(one.int for one in ids) - 1)
     assert find_named(workspace, "Ada", between=(low, high), ascending=True, most=100) == newest_first[::-1]
     assert find_named(workspace, "Ada", between=(newest_first[-1], newest_first[0]), most=100) == newest_first[1:-1]
-    assert find_page_of_unit(workspace, "Ada", after=newest_first[3], most=2) == newest_first[4:6]
-    assert find_page_of_unit(workspace, "Ada", after=newest_first[3], newer=True, most=2) == newest_first[2:0:-1]
+    assert page_of_ada(workspace, after=newest_first[3], most=2) == newest_first[4:6]
+    assert page_of_ada(workspace, after=newest_first[3], newer=True, most=2) == newest_first[2:0:-1]
 
 
 @pytest.mark.parametrize("strange", [LAST, FIRST, uuid.UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"), uuid.uuid4()])
 def test_a_cursor_of_no_time_finds_what_lies_beyond_it(
     strange: uuid.UUID, workspace: Any, made: list[uuid.UUID]
 ) -> None:
-    assert find_page_of_unit(workspace, "Ada", after=strange, most=100) == [pk for pk in made if pk < strange]
+    assert page_of_ada(workspace, after=strange, most=100) == [pk for pk in made if pk < strange]
     newer = [pk for pk in made[::-1] if pk > strange]
-    assert find_page_of_unit(workspace, "Ada", after=strange, newer=True, most=100) == newer
+    assert page_of_ada(workspace, after=strange, newer=True, most=100) == newer
 
 
 MANY = """

@@ -29,6 +29,7 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.parsing import RawBatchParser, raw_body, text_parameter
 from workspaces.http.permissions import acting
+from workspaces.http.queries import refuse_unknown_names
 from workspaces.http.rendering import FastJSONRenderer
 from workspaces.models import Scope
 
@@ -140,6 +141,7 @@ class ActionQuality(APIView):
     )
     def get(self, request: Request, slug: str) -> Response:
         """By hour for 24 hours, by week for a year, else by day."""
+        refuse_unknown_names(request, ["since"])
         time = parse_range(text_parameter(request, "since") or "")
         found = measure_quality(get_agent(request, slug), time, now=timezone.now())
         return Response(ActionQualitySerializer(found).data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import generics, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,12 +17,13 @@ from models_registry.api.serializers import VersionField
 from models_registry.versions.references import find_version
 from training.evaluation.suites import SCORE
 from training.evaluation.suites.services import SuitePlan, compare_scores, create_suite, start_scoring
+from training.list_queries import AgentListQuery, VersionScoreQuery, of_agent
 from training.models import DatasetSnapshot, EvaluationSuite, SuiteScore
 from workspaces.errors import FieldFault, NotFound
 from workspaces.http.bodies import StrictBody
 from workspaces.http.openapi import ErrorSerializer
-from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
+from workspaces.http.queries import list_query
 from workspaces.models import Scope
 
 
@@ -108,9 +109,10 @@ class SuiteList(SuiteQuery, generics.ListAPIView[EvaluationSuite]):
 
     scopes = {"GET": Scope.EXPORT_READ, "POST": Scope.ADMIN}
     serializer_class = SuiteSerializer
+    query_class = AgentListQuery
 
     def get_queryset(self) -> Any:
-        return self.get_suites()
+        return of_agent(self.get_suites(), list_query(self))
 
     @extend_schema(
         operation_id="create_suite",
@@ -186,19 +188,18 @@ class VersionScores(generics.ListAPIView[SuiteScore]):
 
     scopes = {"GET": Scope.EXPORT_READ}
     serializer_class = SuiteScoreSerializer
+    query_class = VersionScoreQuery
 
     def get_queryset(self) -> Any:
         version = find_version(acting(self.request).workspace, self.kwargs["pk"])
         return select_scores(SuiteScore.objects.filter(version=version))
 
     @extend_schema(
-        parameters=[OpenApiParameter("against", str, description="Another version, to compare with in pairs")],
         responses={"200": SuiteScoreSerializer(many=True), "404": ErrorSerializer, "409": ErrorSerializer},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         scores = self.paginate_queryset(self.get_queryset()) or []
-        asked = text_parameter(request, "against")
-        if asked:
+        if asked := list_query(self).get("against"):
             other = find_version(acting(request).workspace, asked, field="against")
             found = SuiteScore.objects.filter(version=other).select_related("answers", "version")
             others = {one.suite_id: one for one in found}

@@ -1,7 +1,7 @@
-"""Corrections: the right action in a reviewer's words, of whatever kind the action is.
+"""Checks corrections: the right action in somebody's words, of whatever kind the action is.
 
-A correction is the `corrected_action` of a label, and has the shape of the decision's action. It counts as long as the
-verdict does that was written with it. The editor of its kind (`decisions.editors.table`) says what it may be.
+A correction has the shape of the decision's action. `decisions.labelling` stores it as a label's `corrected_action`,
+`decisions.ingest.feedback` beside the verdict that it came with. It counts as long as that verdict does.
 """
 
 from __future__ import annotations
@@ -10,16 +10,11 @@ from typing import Any
 
 from decisions.agents.chat_actions import canonical_action
 from decisions.editors.table import case_of, editor_of
-from decisions.models import Decision, Feedback
-from decisions.models.verdicts import find_label
+from decisions.models import Decision, Verdict
 from workspaces.errors import FieldFault
 
-
-def corrected_action(decision: Decision, verdict: Feedback | None) -> Any:
-    """The right action that the label of `verdict` names, in the shape of `decision.action`; None where it names none.
-    `verdict` is the one that counts (`decisions.models.verdicts.find_verdict`). Reads `decision.labels`."""
-    label = find_label(verdict, decision.labels.all())
-    return None if label is None else label.corrected_action
+CORRECTING = frozenset({Verdict.CORRECTED.value, Verdict.OVERRIDDEN.value})
+"""The verdicts that a correction may accompany."""
 
 
 def is_same_correction(one: Any, other: Any) -> bool:

@@ -1,0 +1,39 @@
+"""Query parameters of the ledger's lists."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from decisions.api.serializers.ids import DecisionIdField
+from decisions.queries.browse import ENDINGS
+from workspaces.http.queries import ListQuery
+
+
+class DecisionQuery(ListQuery):
+    agent = serializers.CharField(required=False, max_length=63, help_text="Only this agent's decisions")
+    unit = serializers.CharField(required=False, max_length=200, help_text="Only this unit's decisions")
+    item = serializers.CharField(
+        required=False, max_length=200, help_text="Only decisions about this item, by its item_ref"
+    )
+    episode = serializers.UUIDField(required=False, help_text="Only this episode's decisions, by its id")
+    version = serializers.CharField(
+        required=False, max_length=200, help_text="Only what this version decided: its id, filer:7 or filer@champion"
+    )
+    external_id = serializers.CharField(required=False, max_length=200, help_text="Only what has this external id")
+    finish_reason = serializers.ChoiceField(
+        ENDINGS,
+        required=False,
+        help_text="Only answers that ended so; incomplete: length, content_filter, abandoned or cut",
+    )
+
+
+class EpisodeQuery(ListQuery):
+    agent = serializers.CharField(required=False, max_length=63, help_text="Only this agent's episodes")
+    session = serializers.CharField(required=False, max_length=200, help_text="Only this session's episodes")
+    unit = serializers.CharField(required=False, max_length=200, help_text="Only this unit's episodes")
+    external_id = serializers.CharField(required=False, max_length=200, help_text="Only episodes of this name")
+
+
+class StepQuery(ListQuery):
+    episode = serializers.UUIDField(required=False, help_text="Only this episode's steps")
+    decision = DecisionIdField(required=False, help_text="Only this decision's steps")

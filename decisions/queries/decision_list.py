@@ -1,0 +1,57 @@
+"""Decisions for the API's list: its filters, each served by an index, whatever the ledger holds.
+
+The list is read in the order of ids. That serves times, agents, items and versions, whose indexes end with the id;
+episodes and names are found first, for the page that is asked for.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from decisions.models import Agent, Decision
+from decisions.queries.by_name import find_named
+from models_registry.versions.references import find_version
+from workspaces.models import Workspace
+
+COLUMNS = {"item": "item_ref", "unit": "unit", "episode": "episode_id", "external_id": "external_id"}
+"""Parameters of the list, and the columns that must hold what they say."""
+NAMES = ("external_id", "unit")
+
+
+def find_equalities(workspace: Workspace, query: Mapping[str, Any]) -> dict[str, Any] | None:
+    """By column what it must hold; None where the agent is not there. Raises UnknownVersion."""
+    equal = {column: query[name] for name, column in COLUMNS.items() if name in query}
+    if "agent" in query:
+        # By its id: joined by its slug, an agent that decided little is looked for in the whole ledger.
+        agent = Agent.objects.for_workspace(workspace).filter(slug=query["agent"]).values_list("id", flat=True).first()
+        if agent is None:
+            return None
+        equal["agent_id"] = agent
+    if "version" in query:
+        equal["model_version_id"] = find_version(workspace, query["version"], field="version").id
+    return equal
+
+
+def find_page_of_names(
+    workspace: Workspace,
+    equal: Mapping[str, Any],
+    *,
+    between: tuple[uuid.UUID, uuid.UUID],
+    newer: bool,
+    most: int,
+) -> Collection[uuid.UUID] | None:
+    """Ids among which the page's decisions are; None where the order of ids finds them. `newer`: the page is read from
+    its older end."""
+    low, high = between
+    if "episode_id" in equal:
+        found = Decision.objects.for_workspace(workspace).filter(episode=equal["episode_id"])
+        return list(found.filter(id__gt=low, id__lt=high).order_by().values_list("id", flat=True))
+    if "item_ref" in equal:
+        return None
+    name = next((column for column in NAMES if column in equal), None)
+    if name is None:
+        return None
+    rest = {column: value for column, value in equal.items() if column != name}
+    return find_named(workspace, equal[name], columns=[name], equal=rest, between=between, ascending=newer, most=most)

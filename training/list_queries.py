@@ -1,0 +1,36 @@
+"""Query parameters of the training floor's lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+from rest_framework import serializers
+
+from training.models.run import RUN_STATE_CHOICES
+from workspaces.http.queries import ListQuery
+
+M = TypeVar("M", bound=Model)
+
+
+class AgentListQuery(ListQuery):
+    agent = serializers.CharField(required=False, max_length=63, help_text="Only this agent's, by its slug")
+
+
+def of_agent(rows: QuerySet[M], query: Mapping[str, Any]) -> QuerySet[M]:
+    return rows.filter(agent__slug=query["agent"]) if "agent" in query else rows
+
+
+class RunListQuery(AgentListQuery):
+    tag = serializers.CharField(required=False, max_length=50, help_text="Only runs with this tag")
+    state = serializers.ChoiceField(required=False, choices=RUN_STATE_CHOICES, help_text="Only runs in this state")
+    version = serializers.CharField(
+        required=False, max_length=200, help_text="Only the run that made this version: its id, filer:7, filer@champion"
+    )
+
+
+class VersionScoreQuery(ListQuery):
+    against = serializers.CharField(
+        required=False, max_length=200, help_text="Another version, to compare with in pairs"
+    )
