@@ -19,6 +19,7 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import Draft202012Validator, ValidationError
 
+from decisions.agents.chat_actions import CHATTING, find_chat_faults, show_options
 from decisions.agents.schema_cost import find_cost_fault
 from workspaces.errors import FieldFault
 
@@ -27,7 +28,6 @@ LINEAR = jsonschema_rs.RegexOptions()
 BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
 """For schemas that were stored before patterns had to be linear: a match that takes more steps counts as none."""
 LONGEST_REASON = 300
-MAX_SHOWN = 5
 OFFERED = "x-offered"
 _EACH = "[]"
 TYPES = {
@@ -145,10 +145,8 @@ class Space:
             return _check_choice(action, options)
         if self.kind == "ranking":
             return _check_ranking(action, options)
-        if self.kind == "text":
-            return [] if isinstance(action, str) else [FieldFault("action", "is not text", "a string")]
-        if self.kind == "tool_calls":
-            return _check_tool_calls(action, options)
+        if self.kind in CHATTING:
+            return find_chat_faults(action, options)
         assert self.action is not None, "a structured action space needs a schema"
         return self.action.faults(action) or _check_offered(self.action.offers, action, state)
 
@@ -166,16 +164,11 @@ def make_space(
     )
 
 
-def _shown(options: Sequence[str]) -> str:
-    more = f" and {len(options) - MAX_SHOWN} more" if len(options) > MAX_SHOWN else ""
-    return "one of " + ", ".join(options[:MAX_SHOWN]) + more
-
-
 def _check_choice(action: Any, options: Sequence[str] | None) -> list[FieldFault]:
     if not options:
         return [FieldFault("options", "is missing", "the options")]
     if not isinstance(action, str) or action not in options:
-        return [FieldFault("action", f"{action!r} is not one of the options", _shown(options))]
+        return [FieldFault("action", f"{action!r} is not one of the options", show_options(options))]
     return []
 
 
@@ -186,33 +179,12 @@ def _check_ranking(action: Any, options: Sequence[str] | None) -> list[FieldFaul
         return [FieldFault("action", "is not a list", "an order of the options")]
     offered = set(options)
     faults = [
-        FieldFault(f"action[{index}]", f"{item!r} is not one of the options", _shown(options))
+        FieldFault(f"action[{index}]", f"{item!r} is not one of the options", show_options(options))
         for index, item in enumerate(action)
         if not isinstance(item, str) or item not in offered
     ]
     if not faults and len(set(action)) != len(action):
         faults.append(FieldFault("action", "repeats an option", "each option at most once"))
-    return faults
-
-
-def _check_tool_calls(action: Any, options: Sequence[str] | None) -> list[FieldFault]:
-    """`options`, where there are any, are the names of the tools that were offered."""
-    if not isinstance(action, list):
-        return [FieldFault("action", "is not a list", "a list of {name, arguments}")]
-    faults = []
-    for index, call in enumerate(action):
-        if not isinstance(call, dict):
-            faults.append(FieldFault(f"action[{index}]", "is not a tool call", "{name: text, arguments: object}"))
-            continue
-        name = call.get("name")
-        if not isinstance(name, str):
-            reason = "is not text" if "name" in call else "is missing"
-            faults.append(FieldFault(f"action[{index}].name", reason, "the name of a tool"))
-        elif options is not None and name not in options:
-            faults.append(FieldFault(f"action[{index}].name", f"{name!r} is not one of the options", _shown(options)))
-        if not isinstance(call.get("arguments"), dict):
-            reason = "is not an object" if "arguments" in call else "is missing"
-            faults.append(FieldFault(f"action[{index}].arguments", reason, 'an object such as {"id": 3}'))
     return faults
 
 
@@ -228,7 +200,7 @@ def _check_offered(offers: Sequence[Offer], action: Any, state: Mapping[str, Any
             FieldFault(
                 path,
                 f"{value!r} is not one of the options",
-                _shown(offered) if offered else f"a value of state.{'.'.join(offer.source).replace('.[]', '[]')}",
+                show_options(offered) if offered else f"a value of state.{'.'.join(offer.source).replace('.[]', '[]')}",
             )
             for path, value in found
             if isinstance(value, str) and value not in known
@@ -320,7 +292,7 @@ def _wanted(keyword: str, details: Mapping[str, Any]) -> str:
     if keyword == "type":
         return " or ".join(TYPES.get(kind, str(kind)) for kind in details["types"])
     if keyword == "enum":
-        return _shown([one if isinstance(one, str) else json.dumps(one) for one in details["options"]])
+        return show_options([one if isinstance(one, str) else json.dumps(one) for one in details["options"]])
     value = details.get("limit", details.get("pattern", ""))
     return WANTED[keyword].format(value) if keyword in WANTED else ""
 

@@ -85,7 +85,7 @@ def _form(schema: Any, state: Mapping[str, Any]) -> Any:
 
 
 def tools_of(version: Version, options: Sequence[str] | None) -> list[dict[str, Any]]:
-    """The tools that may be called, as {name, description, parameters}; empty where nothing says them.
+    """The tools that a chat's agent may call, as {name, description, parameters}; empty where nothing says them.
 
     They are the `properties` of the version's schema, each with the schema of its tool's arguments. `options`, given
     with a decision or the version's own, are the names of those on offer; one without a schema takes any object.

@@ -16,6 +16,7 @@ from decisions.agents.kinds import FIVE, KINDS, action_schema, state_schema
 from decisions.agents.prompts import template_fields
 from decisions.errors import InvalidTemplate
 from decisions.models import (
+    CHATTING,
     ActionSpaceKind,
     Agent,
     AgentKind,
@@ -148,14 +149,14 @@ def check_setup(setup: AgentSetup) -> None:
         faults.append(
             FieldFault("action_space", f"{setup.action_space!r} is unknown", ", ".join(ActionSpaceKind.values))
         )
-    least = 1 if setup.action_space == ActionSpaceKind.TOOL_CALLS else 2
+    least = 1 if setup.action_space in CHATTING else 2
     if setup.options is not None and (len(setup.options) < least or len(set(setup.options)) != len(setup.options)):
         faults.append(FieldFault("options", "must hold two or more different options", "two or more different options"))
     if setup.temperature <= 0:
         faults.append(FieldFault("temperature", f"{setup.temperature} is not positive", "more than 0"))
     if not 0 <= setup.epsilon <= 1:
         faults.append(FieldFault("epsilon", f"{setup.epsilon} is out of range", "0 to 1"))
-    described = setup.action_space == ActionSpaceKind.TOOL_CALLS and setup.action_schema is not None
+    described = setup.action_space in CHATTING and setup.action_schema is not None
     if setup.action_space == ActionSpaceKind.STRUCTURED or described:
         reason = check_schema(setup.action_schema or {})
         if reason is not None:

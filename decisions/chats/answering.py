@@ -267,11 +267,6 @@ def _refuse_what_does_not_fit(current: CurrentAgent, chat: Chat) -> None:
         kind = ActionSpaceKind(space).label.lower()
         fault = FieldFault("model", f"{slug} decides {kind}, and does not chat", f"POST /api/v1/agents/{slug}/decide")
         raise InvalidInput("This agent does not chat.", faults=[fault])
-    if chat.tools and space != ActionSpaceKind.TOOL_CALLS:
-        reason = f"are offered to {slug}, whose action is text"
-        raise InvalidInput(
-            "This agent takes no tools.", faults=[FieldFault("tools", reason, "an agent whose action is tool_calls")]
-        )
     if (schema := current.space.state) is not None and (faults := schema.faults(chat.state)):
         raise InvalidInput("The chat does not fit the agent's state schema.", faults=faults)
 
@@ -354,14 +349,13 @@ def _decision_row(
     # A model that takes no temperature has one of its own, which nobody knows.
     fixed = refuses(place.endpoint, place.model, TEMPERATURE)
     temperature = None if fixed else _temperature(begun.chat, request.current)
-    calls = request.current.version.action_space == ActionSpaceKind.TOOL_CALLS
     state = request.item.state
     return decision_row(
         begun.by,
         request,
         observed_at=begun.opened_at,
         options=list(begun.chat.tools) or None,
-        action=written.actions(complete=complete) if calls else written.text,
+        action=written.action(complete=complete),
         completion=written.text or None,
         reasoning=written.reasoning,
         propensity=written.propensity if complete else None,

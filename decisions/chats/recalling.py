@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from decisions.chats.written import Written
 from decisions.gateway.requests import Answerer
-from decisions.models import ActionSpaceKind, Decision
+from decisions.models import Decision
 from models_registry.routing.router import Route
 from workspaces.access.actors import Actor
 
@@ -56,19 +56,19 @@ def recall_answer(*, by: Actor, answerer: Answerer, name: str, content_hash: byt
     # A tombstone's hash is no content's.
     if decision is None or bytes(decision.content_hash) != content_hash:
         return None
-    return _completion(decision, calls=setup.version.action_space == ActionSpaceKind.TOOL_CALLS, reason=kept[1])
+    return _completion(decision, reason=kept[1])
 
 
 def keep_answer(*, name: str, seconds: int, decision_id: uuid.UUID, written: Written) -> None:
     """After the decision's commit. What the ledger does not hold whole is not kept."""
-    unread = any("unread" in call for call in written.actions())
+    unread = any("unread" in call for call in written.tool_calls())
     if name and written.finish_reason in ENDINGS and not (written.is_empty or written.holds_more or unread):
         cache.set(name, [str(decision_id), written.finish_reason], timeout=seconds)
 
 
-def _completion(decision: Decision, *, calls: bool, reason: str) -> dict[str, Any]:
+def _completion(decision: Decision, *, reason: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": decision.completion}
-    if calls and decision.action:
+    if isinstance(decision.action, list) and decision.action:
         message["tool_calls"] = [
             {"index": index, "id": f"call_{uuid.uuid4().hex}", "type": "function", "function": _function(call)}
             for index, call in enumerate(decision.action)

@@ -98,16 +98,21 @@ class Written:
         if isinstance(usage, Mapping):
             self.tokens_in, self.tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
 
-    def actions(self, *, complete: bool = True) -> list[dict[str, Any]]:
-        """The tool calls as a decision's action has them. Arguments that are no JSON object stand under `unread`; in an
+    def action(self, *, complete: bool = True) -> str | list[dict[str, Any]]:
+        """What a decision keeps as its action: the tool calls, else the words."""
+        return self.tool_calls(complete=complete) or self.text
+
+    def tool_calls(self, *, complete: bool = True) -> list[dict[str, Any]]:
+        """Each with its id, where the server gave one. Arguments that are no JSON object stand under `unread`; in an
         answer that is not complete such a call was not made yet, and is left out."""
         read = []
         for call in self.calls:
+            named = {"name": call.name} | ({"id": _storable(call.id)} if call.id else {})
             arguments = _object(call.arguments or "{}")
             if arguments is not None:
-                read.append({"name": call.name, "arguments": arguments})
+                read.append(named | {"arguments": arguments})
             elif complete:
-                read.append({"name": call.name, "arguments": {}, "unread": _storable(call.arguments)})
+                read.append(named | {"arguments": {}, "unread": _storable(call.arguments)})
         return read
 
 

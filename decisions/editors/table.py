@@ -8,13 +8,12 @@ from typing import Any
 
 from decisions.agents.actions import Space
 from decisions.agents.current import space_of
+from decisions.editors.chat import ChatEditor
 from decisions.editors.choice import ChoiceEditor
 from decisions.editors.editor import Case, Editor
 from decisions.editors.findings import FindingsEditor, has_findings
 from decisions.editors.ranking import RankingEditor
 from decisions.editors.structured import StructuredEditor
-from decisions.editors.text import TextEditor
-from decisions.editors.tool_calls import ToolCallsEditor
 from decisions.models import ActionSpaceKind, Decision
 
 Fits = Callable[[Mapping[str, Any]], bool]
@@ -24,13 +23,14 @@ def always(schema: Mapping[str, Any]) -> bool:
     return True
 
 
+CHAT = ChatEditor()
 EDITORS: tuple[tuple[str, Fits, Editor], ...] = (
     (ActionSpaceKind.CHOICE, always, ChoiceEditor()),
     (ActionSpaceKind.RANKING, always, RankingEditor()),
     (ActionSpaceKind.STRUCTURED, has_findings, FindingsEditor()),
     (ActionSpaceKind.STRUCTURED, always, StructuredEditor()),
-    (ActionSpaceKind.TEXT, always, TextEditor()),
-    (ActionSpaceKind.TOOL_CALLS, always, ToolCallsEditor()),
+    (ActionSpaceKind.TEXT, always, CHAT),
+    (ActionSpaceKind.TOOL_CALLS, always, CHAT),
 )
 """Kind of action space, which schemas of an action, and the editor: the first that fits is it."""
 

@@ -1,4 +1,4 @@
-"""Answers that a server writes: text, tool calls, and structured actions that no schema enumerates.
+"""Answers that a server writes: text or tool calls, and structured actions that no schema enumerates.
 
 They are written at the version's temperature, without exploration. An answer that does not fit the agent's action is a
 failure of the server that wrote it: the next server or version is asked. The probability of a text is not that of the
@@ -20,7 +20,7 @@ from decisions.agents.forms import NothingOffered, form_of, tools_of
 from decisions.agents.prompts import PromptError, make_prompt
 from decisions.gateway.requests import AGENT, DrawnAction, ModelReply, Rendering, WritingPrompt, fault_of
 from decisions.ingest.schemas import DecideItem
-from decisions.models import ActionSpaceKind
+from decisions.models import CHATTING, ActionSpaceKind
 from models_registry.backends.asking import UnusableAnswer
 from models_registry.backends.endpoint import WriteItem, Written
 from workspaces.errors import FieldFault
@@ -29,6 +29,8 @@ from workspaces.storage.storable import is_storable, read_json
 HOTTEST = 2.0
 """The highest temperature that servers write at."""
 MOST_REASONS = 3
+NO_CALLS = "[]"
+"""How a model of ours writes that it calls no tool."""
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 
@@ -39,12 +41,13 @@ def render(current: CurrentAgent, item: DecideItem) -> Rendering:
     if version.temperature > HOTTEST:
         reason = f"writes its answers, and its version {version.number} has the temperature {version.temperature:g}"
         faults.append(FieldFault(AGENT, reason, f"a version with a temperature up to {HOTTEST:g}"))
-    if version.action_space == ActionSpaceKind.TOOL_CALLS:
+    must_call = version.action_space == ActionSpaceKind.TOOL_CALLS
+    if must_call or (version.action_space in CHATTING and version.action_schema):
         tools = tools_of(version, item.options)
         options = tuple(tool["name"] for tool in tools)
         if version.options is not None and item.options not in (None, version.options):
             faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
-        if not tools:
+        if must_call and not tools:
             expected = "the names of the tools, because the agent's version has neither options nor a schema"
             return Rendering(None, [*faults, FieldFault("options", "is missing", expected)])
     elif item.options is not None:
@@ -65,6 +68,7 @@ def render(current: CurrentAgent, item: DecideItem) -> Rendering:
         temperature=version.temperature,
         schema=schema,
         tools=tuple(tools),
+        must_call=must_call,
     )
     return Rendering(WritingPrompt(options, order, functools.partial(read_action, current, item.state, order)), faults)
 
@@ -75,11 +79,12 @@ def read_action(current: CurrentAgent, state: Mapping[str, Any], order: WriteIte
         raise UnusableAnswer("it holds characters or numbers that cannot be stored")
     space = current.version.action_space
     cut = ", and was cut before its end" if written.cut else ""
-    if space == ActionSpaceKind.TEXT:
-        if not (written.text or "").strip():
+    if space in CHATTING:
+        words = (written.text or "").strip()
+        if not written.calls and words and not (order.must_call and words == NO_CALLS):
+            return written.text
+        if not written.calls and not order.must_call:
             raise UnusableAnswer(f"it is empty{cut}")
-        return written.text
-    if space == ActionSpaceKind.TOOL_CALLS:
         action: Any = list(written.calls)
         names = [tool["name"] for tool in order.tools]
         faults = current.space.action_faults(action, options=names, state=state) or _argument_faults(order, action)

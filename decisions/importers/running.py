@@ -46,7 +46,7 @@ from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
-from decisions.models import ActionSpaceKind, Agent, Episode, ErasedName
+from decisions.models import CHATTING, ActionSpaceKind, Agent, Episode, ErasedName
 from workspaces.access.actors import Actor
 from workspaces.storage.ids import uuid7_of
 
@@ -252,7 +252,7 @@ def make_setup(slug: str, kinds: SeenDecisions, *, fitted: bool) -> AgentSetup:
     """A first version for an agent that only files know, with the system prompt on which they agree. Raises Unusable
     where its actions are of several kinds."""
     actions = set(kinds.actions) or {ActionSpaceKind.TEXT.value}
-    if fitted and len(actions) > 1:
+    if len(actions) > 1 and (fitted or actions <= CHATTING):
         actions = {ActionSpaceKind.TOOL_CALLS} if ActionSpaceKind.TOOL_CALLS in actions else {ActionSpaceKind.TEXT}
     if len(actions) > 1:
         raise Unusable(

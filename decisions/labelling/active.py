@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from decisions.agents.canonical import canonical
+from decisions.agents.chat_actions import canonical_action
 from decisions.labelling.filling import LOOK, fill_queue
 from decisions.labelling.material import Row, make_rows
 from decisions.labelling.ranking import Candidate, rank_candidates
@@ -66,7 +66,7 @@ def rank_by_doubt(
             found = cursor.fetchall()
         rows = list(make_rows(agent, [one[:-1] for one in found]))
         candidates = [
-            Candidate(row.id, confidence, (agent.id, canonical(row.action)), margin=margin)
+            Candidate(row.id, confidence, (agent.id, canonical_action(row.action)), margin=margin)
             for row, (*_, confidence), margin in zip(rows, found, measure(rows), strict=True)
         ]
         ranks = rank_candidates(queue.strategy, candidates, labelled={}, salt=queue.id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from decisions.agents.canonical import canonical
+from decisions.agents.chat_actions import canonical_action
 from decisions.editors.table import case_of, editor_of
 from decisions.models import Decision, Feedback
 from decisions.models.verdicts import find_label
@@ -24,7 +24,7 @@ def corrected_action(decision: Decision, verdict: Feedback | None) -> Any:
 
 def is_same_correction(one: Any, other: Any) -> bool:
     """Whether two corrections, either of them perhaps None, say the same."""
-    return canonical(one) == canonical(other)
+    return canonical_action(one) == canonical_action(other)
 
 
 def find_correction_faults(decision: Decision, corrected: Any) -> list[FieldFault]:

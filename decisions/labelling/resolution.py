@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from decisions.agents.canonical import canonical
+from decisions.agents.chat_actions import canonical_action
 from decisions.labelling.corrections import is_same_correction
 from decisions.labelling.labels import check_label, count_label, create_label, remove_label
 from decisions.labelling.queues import check_reviewer, holder_of, may_adjudicate
@@ -26,7 +26,7 @@ from workspaces.errors import Conflict, NotAllowed
 
 def answer_of(verdict: str, corrected_action: Any) -> str:
     """What a label says, as text: two labels agree when this is equal."""
-    return verdict if corrected_action is None else f"{verdict} {canonical(corrected_action)}"
+    return verdict if corrected_action is None else f"{verdict} {canonical_action(corrected_action)}"
 
 
 @transaction.atomic

@@ -28,7 +28,7 @@ class ActionSpaceKind(models.TextChoices):
 
 
 CHATTING = frozenset({ActionSpaceKind.TEXT, ActionSpaceKind.TOOL_CALLS})
-"""Agents that may be asked by chats."""
+"""Agents that may be asked by chats, and answer in words or call tools (`decisions.agents.chat_actions`)."""
 
 
 class Agent(WorkspaceOwned):

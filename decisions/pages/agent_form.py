@@ -67,7 +67,7 @@ class SetupForm(forms.Form):
     max_completion_tokens = forms.IntegerField(
         label="Completion tokens, at most", min_value=1, max_value=MOST_COMPLETION
     )
-    action_schema = _schema("JSON Schema of a structured action. Of tool calls: its properties are the tools.")
+    action_schema = _schema("JSON Schema of a structured action. Of text and tool calls: its properties are the tools.")
     state_schema = _schema("JSON Schema that every state must fit. Leave empty to accept any state.")
 
     def clean_prompt_template(self) -> str:

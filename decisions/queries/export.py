@@ -17,6 +17,7 @@ import msgspec
 from django.db import connection
 from psycopg import sql
 
+from decisions.agents.chat_actions import without_ids
 from decisions.agents.kinds import KINDS
 from decisions.agents.prompts import PromptError, make_prompt
 from decisions.models import Agent, AgentVersion, RewardSpec
@@ -304,7 +305,7 @@ def as_completion(row: Exported) -> dict[str, Any]:
     return {
         **({"system": asked.system} if asked.system else {}),
         "prompt": asked.text,
-        "completion": action if isinstance(action, str) else msgspec.json.encode(action).decode(),
+        "completion": action if isinstance(action, str) else msgspec.json.encode(without_ids(action)).decode(),
         "reward": row.reward,
         "metadata": _metadata(row),
         **write_choice_rows(row),

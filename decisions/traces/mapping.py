@@ -248,7 +248,7 @@ def _decisions(span: Span, kind: str, agent: str) -> Iterator[MappedDecision]:
         if text := answer.get("content"):
             actions = {"text": text, "choice": text.strip(), "structured": parse_text(text)}
         if calls := answer.get("tool_calls"):
-            actions["tool_calls"] = [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
+            actions["tool_calls"] = [_as_made(call) for call in calls]
         if actions:
             yield MappedDecision(
                 id=derive_id(span),
@@ -260,6 +260,12 @@ def _decisions(span: Span, kind: str, agent: str) -> Iterator[MappedDecision]:
                 reasoning=answer.get("reasoning"),
                 unit=_text(names.find_value(given, "unit")) or None,
             )
+
+
+def _as_made(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of a message as the actions of chats have it."""
+    made = {"name": call["name"], "arguments": call["arguments"]}
+    return made | {"id": call["id"]} if call.get("id") else made
 
 
 def _own_decision(span: Span, agent: str) -> MappedDecision:

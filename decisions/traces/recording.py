@@ -28,7 +28,7 @@ from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.steps import STEP_TABLE
 from decisions.ingest.writer import Row, columns_of, write_within
-from decisions.models import ActionSpaceKind, Agent, Decision, Episode, Step
+from decisions.models import CHATTING, ActionSpaceKind, Agent, Decision, Episode, Step
 from decisions.models.tombstones import ERASED_HASH
 from decisions.traces.above import Key, find_above, find_roots, move_to_roots, service_of
 from decisions.traces.mapping import MappedDecision, MappedSpan, is_of_an_agent, read_span, with_agent
@@ -267,14 +267,16 @@ def _record_decisions(
 def _decision_in(mapped: MappedSpan, decision: MappedDecision, current: CurrentAgent) -> DecisionIn | str:
     """What the ledger takes, or why it is none: a model call is a decision where it answered in its agent's space."""
     space = current.version.action_space
-    if space not in decision.actions:
+    kinds = ("tool_calls", "text") if space in CHATTING else (space,)
+    kind = next((one for one in kinds if one in decision.actions), None)
+    if kind is None:
         return f"it has no action of the kind {space}"
     step = mapped.step
     fields = {
         "agent": decision.agent,
         "id": decision.id,
         "state": decision.state,
-        "action": decision.actions[space],
+        "action": decision.actions[kind],
         "policy_name": decision.policy,
         "observed_at": step.started_at + dt.timedelta(milliseconds=step.duration_ms),
         "propensity": decision.propensity,

@@ -77,6 +77,8 @@ class ChunkReader:
     _ids: list[str] = field(default_factory=list)
     """The id of each call so far, "" where the server gave none."""
     _names: list[str] = field(default_factory=list)
+    _identified: set[int] = field(default_factory=set)
+    """The calls whose id has been told."""
     _at: dict[int, int] = field(default_factory=dict)
     """The newest call under each of the server's own indexes."""
     _held: dict[str, str] = field(default_factory=dict)
@@ -145,7 +147,8 @@ class ChunkReader:
         read_function = {"name": piece} if piece else {}
         read_function |= {"arguments": arguments} if arguments is not None else {}
         rest = {key: value for key, value in call.items() if key not in {"index", "id", "function"}}
-        own = {"id": str(own_id)} if own_id else {}
+        own = {"id": str(own_id)} if own_id and index not in self._identified else {}
+        self._identified.update({index} if own else ())  # clients put the ids of all pieces together
         return {"index": index, **own, **rest, "function": read_function}
 
     def _place(self, index: Any, own_id: str, named: bool) -> int:

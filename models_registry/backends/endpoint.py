@@ -120,7 +120,8 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class WriteItem:
     """One answer to write after `prompt`: text, or JSON of the form `schema`, or calls of `tools`, each {name,
-    description, parameters}. `max_prompt_tokens` is where our model server cuts a prompt."""
+    description, parameters}. `max_prompt_tokens` is where our model server cuts a prompt. `must_call`: a model of ours
+    is held to calls, where there are tools; else it may answer in words."""
 
     model: str
     prompt: Prompt
@@ -129,14 +130,16 @@ class WriteItem:
     temperature: float
     schema: Mapping[str, Any] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
+    must_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """`text` as the server wrote it, or None with the reason in `error`.
 
-    calls: of an answer with tools, [{name, arguments}], empty where the server called none. cut: the answer ended at
-    `max_tokens`. logprobs: of each token under the model itself, where the server tells them; token_ids likewise.
+    calls: of an answer with tools, [{name, arguments}], with an `id` where the server gave one, and empty where it is
+    in words. cut: the answer ended at `max_tokens`. logprobs: of each token under the model itself, where the server
+    tells them; token_ids likewise.
     """
 
     text: str | None

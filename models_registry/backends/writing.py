@@ -50,7 +50,7 @@ def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
     if endpoint.kind == BackendKind.MODEL_SERVER:
         body["max_prompt_tokens"] = item.max_prompt_tokens
     if endpoint.asked_as_trained:
-        schema = calls_schema(item.tools) if item.tools else schema
+        schema = calls_schema(item.tools) if item.tools and item.must_call else schema
     elif item.tools:
         if not endpoint.can(Capability.TOOLS):
             raise BackendRefused(f"{endpoint.name} cannot call tools: its capabilities do not include them.")
@@ -97,7 +97,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
     cut = choice.get("finish_reason") == "length"
     calls: tuple[Mapping[str, Any], ...] = ()
     if item.tools:
-        found = _read_list(text) if endpoint.asked_as_trained else _read_calls(message)
+        found = _read_list(item, text) if endpoint.asked_as_trained else _read_calls(message)
         if found is None:
             lack = f"{endpoint.name} answered {text.strip()[:80]!r}, which is not a list of calls"
             lack += " and was cut before its end." if cut else "."
@@ -114,13 +114,16 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
     )
 
 
-def _read_list(text: str) -> tuple[Mapping[str, Any], ...] | None:
-    """Calls that a model of ours wrote out; their content is the action's schema's affair."""
+def _read_list(item: WriteItem, text: str) -> tuple[Mapping[str, Any], ...] | None:
+    """Calls that a model of ours wrote out, whose content is the action's schema's affair; none where it answered in
+    words; None for what should have been calls."""
     try:
         found = read_json(text)
     except ValueError:
-        return None
-    return tuple(found) if isinstance(found, list) and all(isinstance(one, Mapping) for one in found) else None
+        found = None
+    if isinstance(found, list) and all(isinstance(one, Mapping) for one in found):
+        return tuple(found)
+    return None if item.must_call and text.lstrip()[:1] in ("[", "{") else ()
 
 
 def _read_calls(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | None:
@@ -131,7 +134,7 @@ def _read_calls(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | N
             told = one["function"]
             arguments = told.get("arguments") or "{}"
             read = read_json(arguments) if isinstance(arguments, str) else arguments
-            calls.append({"name": told["name"], "arguments": read})
+            calls.append({"name": told["name"], "arguments": read} | ({"id": own} if (own := one.get("id")) else {}))
         except (KeyError, TypeError, AttributeError, ValueError):
             return None
     return tuple(calls)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from decisions.agents.canonical import canonical
+from decisions.agents.chat_actions import CHATTING
 from decisions.agents.choices import Version, option_of
 from decisions.rewards.components import read_json
 from training.engine.spec.compared import PLAIN, Compared
@@ -18,13 +19,13 @@ from training.engine.spec.compared import PLAIN, Compared
 
 def is_same_action(version: Version, one: Any, other: Any, compared: Compared = PLAIN) -> bool:
     """Whether two actions that were written are the same: JSON by its value, tool calls by their names and arguments in
-    their order, other texts without the space around them. What accompanies or explains a structured action
-    (`compared`) does not count."""
+    their order, whatever their ids, other texts without the space around them. What accompanies or explains a
+    structured action (`compared`) does not count."""
     return _plain(version, one, compared) == _plain(version, other, compared)
 
 
 def _plain(version: Version, action: Any, compared: Compared) -> str:
-    if version.action_space == "tool_calls":
+    if version.action_space in CHATTING and isinstance(action, list):
         return canonical([{"name": call.get("name"), "arguments": call.get("arguments")} for call in action])
     if isinstance(action, str):
         told = read_json(action)

@@ -71,8 +71,8 @@ class AgentCreateSerializer(StrictBody):
     action_schema = serializers.DictField(
         required=False,
         allow_null=True,
-        help_text="JSON Schema of a structured action. For tool calls, its properties are the tools, each with the "
-        "schema of its arguments",
+        help_text="JSON Schema of a structured action. For text and tool calls, its properties are the tools, each "
+        "with the schema of its arguments",
     )
     state_schema = serializers.DictField(required=False, allow_null=True)
     max_prompt_tokens = serializers.IntegerField(min_value=4, max_value=131_072, required=False)

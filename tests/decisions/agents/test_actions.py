@@ -28,6 +28,11 @@ class TestActions:
                 ["action[0].arguments", "action[1]", "action[2].name"],
             ),
             ("tool_calls", {}, ["action"]),
+            ("tool_calls", "anything", []),
+            ("tool_calls", [{"name": "a", "arguments": {}, "id": "call_1"}], []),
+            ("tool_calls", [{"name": "a", "arguments": {}, "id": 7}], ["action[0].id"]),
+            ("text", [{"name": "a", "arguments": {}}], []),
+            ("text", [{"name": "f", "arguments": {}}, 3], ["action[0].name", "action[1]"]),
         ],
     )
     def test_each_space_names_what_does_not_fit(self, kind, action, fields):

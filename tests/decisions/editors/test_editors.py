@@ -86,6 +86,13 @@ CORRECTED: list[tuple[str, dict[str, Any], Any, str]] = [
         [{"name": "close", "arguments": {}}, {"name": "open", "arguments": {"id": 4}}],
         "<ins>4</ins>",
     ),
+    (
+        "text",
+        {"/order": "0", "/calls/0/name": "search", "/calls/0/arguments": '{"query": "opening hours"}'},
+        [{"name": "search", "arguments": {"query": "opening hours"}}],
+        "opening hours",
+    ),
+    ("tool_calls", {"/order": "", "/text": "Which tea\r\nis it?"}, "Which tea\nis it?", "Which tea"),
 ]  # fmt: skip
 # kind, what is entered in the form, what is said of it
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
@@ -130,7 +137,7 @@ REFUSED: list[tuple[str, Any, tuple[str, str, str]]] = [
         {"findings": [*FINDINGS, {"type": "RELATED", "relatedIds": ["d9"]}]},
         ("corrected_action.findings[2].relatedIds[0]", "'d9' is not one of the options", "one of d1, d2"),
     ),
-    ("text", 3, ("corrected_action", "is not text", "a string")),
+    ("text", 3, ("corrected_action", "is neither text nor tool calls", "text, or a list of {name, arguments}")),
     ("tool_calls", [*CALLS, {"name": "open"}],
      ("corrected_action[2].arguments", "is missing", 'an object such as {"id": 3}')),
     ("tool_calls", [*CALLS, {"name": "fly", "arguments": {}}],
@@ -151,7 +158,7 @@ def nothing_is_said() -> bool:
 
 @pytest.mark.django_db
 class TestForms:
-    @pytest.mark.parametrize(("kind", "given", "correction", "says"), CORRECTED, ids=[row[0] for row in CORRECTED])
+    @pytest.mark.parametrize(("kind", "given", "correction", "says"), CORRECTED)
     def test_a_correction_is_a_label_is_shown_and_can_be_taken_back(
         self, workspace: Any, labeller: Any, page_client: Any, kind: str, given: Any, correction: Any, says: str
     ) -> None:
@@ -190,6 +197,7 @@ class TestForms:
             ("tool_calls", "down:0", "1 0"),
             ("tool_calls", "down:7", "0 1"),
             ("text", "show", ""),
+            ("text", "add", "0"),
         ],
     )
     def test_a_button_of_the_form_changes_the_form_alone(
@@ -235,7 +243,7 @@ class TestForms:
 
 @pytest.mark.django_db
 class TestApi:
-    @pytest.mark.parametrize(("kind", "given", "correction", "says"), CORRECTED, ids=[row[0] for row in CORRECTED])
+    @pytest.mark.parametrize(("kind", "given", "correction", "says"), CORRECTED)
     def test_it_takes_the_same_corrections(
         self, workspace: Any, api: Any, kind: str, given: Any, correction: Any, says: str
     ) -> None:

@@ -196,6 +196,20 @@ class TestWriting:
         assert "action[0].arguments.words is missing" in Call.objects.get(state="failed").error
         assert Decision.objects.count() == 1
 
+    @pytest.mark.parametrize("space", ["text", "tool_calls"])
+    def test_an_agent_with_tools_may_answer_in_words(self, revise, remote, ask, space):
+        revise(space, action_schema=TOOLS)
+        _, server = remote("gpt", capabilities=["tools"])
+        server.answers += [says("Gladly."), says("Let me look.", calls=[("stop", "{}")]), says(" ")]
+        said = [ask().json()["action"] for _ in range(2)]
+        assert said == ["Gladly.", [{"name": "stop", "arguments": {}}]]
+        rows = list(Decision.objects.order_by("id"))
+        assert [row.action for row in rows] == said
+        assert [row.completion for row in rows] == ["Gladly.", "Let me look."]
+        assert [row.options for row in rows] == [["search", "stop"]] * 2
+        empty = ask()
+        assert (empty.status_code, empty.json().get("action")) == ((503, None) if space == "text" else (201, []))
+
     @pytest.mark.parametrize("kind", ["openai", "vllm"])
     def test_a_model_of_ours_elsewhere_is_asked_as_in_training(self, revise, remote, ask, kind):
         _, server = remote("ours", kind=kind, capabilities=["grammar", "json_schema", "tools"])
@@ -211,10 +225,12 @@ class TestWriting:
         assert findings["response_format"]["json_schema"]["schema"]["required"] == ["related"]
         form = calls["response_format"]["json_schema"]["schema"]
         assert [one["properties"]["name"]["const"] for one in form["items"]["anyOf"]] == ["search", "stop"]
+        server.answers += [says("[]"), says("Which of them?")]
+        assert [ask().json()["action"] for _ in range(2)] == [[], "Which of them?"]
         server.answers.append(says('{"name": "stop"}'))
         assert ask().status_code == 503
         assert "is not a list of calls" in Call.objects.get(state="failed").error
-        assert Decision.objects.count() == 2
+        assert Decision.objects.count() == 4
 
     def test_who_stands_in_writes_where_the_champion_cannot(self, revise, remote, ask, by):
         revise("text")

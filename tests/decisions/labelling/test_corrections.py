@@ -3,6 +3,7 @@
 import pytest
 
 from decisions.agents.canonical import canonical
+from decisions.agents.chat_actions import canonical_action
 from decisions.labelling.corrections import corrected_action
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.models import Decision
@@ -32,3 +33,11 @@ def test_the_correction_is_that_of_the_verdict_that_counts(agent, labeller, work
 def test_equal_json_is_one_text():
     assert canonical({"b": [1.0, "ä"], "a": None}) == canonical({"a": None, "b": [1, "ä"]}) == '{"a":null,"b":[1,"ä"]}'
     assert len({canonical(one) for one in ([1, 2], [2, 1], [True, 2], ["1", 2], [1.5, 2])}) == 5
+
+
+def test_calls_are_the_same_whatever_ids_their_server_gave_them():
+    call = {"name": "find", "arguments": {"id": 3}}
+    assert canonical_action([call | {"id": "call_1"}]) == canonical_action([call]) == canonical([call])
+    assert canonical_action([call]) != canonical_action([call | {"arguments": {"id": 4}}])
+    for other in ("words", [], {"id": 3}, [{"id": 3}], ["a"], None):
+        assert canonical_action(other) == canonical(other)

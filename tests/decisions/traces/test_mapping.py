@@ -78,7 +78,8 @@ class TestModelCalls:
         assert told.step.result == {"role": "assistant", "reasoning": "one more", "tool_calls": [call]}
         assert told.step.content == "one more"
         [decision] = told.decisions
-        assert decision.actions == {"tool_calls": [{"name": "search", "arguments": {"query": "invoices"}}]}
+        made = {"name": "search", "arguments": {"query": "invoices"}, "id": "call_1"}
+        assert decision.actions == {"tool_calls": [made]}
         assert (decision.state["tools"], decision.reasoning) == ([{"name": "search"}], "one more")
 
     def test_openinference_writes_tool_calls_flat(self) -> None:
@@ -95,7 +96,7 @@ class TestModelCalls:
             )
         )
         [decision] = told.decisions
-        assert decision.actions["tool_calls"] == [{"name": "search", "arguments": {"query": "x"}}]
+        assert decision.actions["tool_calls"] == [{"name": "search", "arguments": {"query": "x"}, "id": "c1"}]
         assert decision.state["tools"] == [{"tool": {"json_schema": '{"name": "search"}'}}]
 
     @pytest.mark.parametrize("said", ['[{"id": 17,  "total": 1.0}]', '{"b": 1, "a": [ ]}', "[1, 2]", '["a"]', "[]"])

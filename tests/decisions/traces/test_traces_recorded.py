@@ -148,6 +148,28 @@ def test_an_agent_is_made_for_what_is_told_of_and_may_be_one_s_own(exporter: Any
     assert Agent.objects.count() == 1
 
 
+CALL = {"name": "look_up", "arguments": {"day": 3}, "id": "c1"}
+MADE_OF_SPANS = [
+    ({"content": "Gladly."}, "Gladly.", "Gladly."),
+    ({"tool_calls": [CALL]}, [CALL], None),
+    ({"content": "One moment.", "tool_calls": [CALL]}, [CALL], "One moment."),
+]
+
+
+def test_a_model_s_answer_is_a_decision_in_words_or_of_calls(exporter: Any) -> None:
+    for number, (message, action, completion) in enumerate(MADE_OF_SPANS):
+        said = json.dumps([{"role": "assistant"} | message])
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.agent.name": "speaker",
+            "gen_ai.output.messages": said,
+        }
+        exporter.send(make_span(trace=f"{number + 1:032x}", attributes=attributes))
+        decision = Decision.objects.order_by("-recorded_at").first()
+        assert decision is not None and decision.agent_version.action_space == "text"
+        assert (decision.action, decision.completion) == (action, completion)
+
+
 def test_a_decision_in_our_words_is_kept_with_its_propensity(exporter: Any, agent: Any) -> None:
     attributes = {
         "openinference.span.kind": "DECISION",

@@ -3,6 +3,7 @@
 import pytest
 
 from decisions.agents.caching import change_cache
+from decisions.agents.chat_actions import without_ids
 from decisions.models import Decision
 from models_registry.models import Call
 from tests.project.gateway.test_chats import CALL, SAYS, WEATHER, chat
@@ -37,6 +38,17 @@ def test_an_answer_is_given_again_whole_streamed_and_as_a_response(client, ask, 
     assert (anew.headers.get(CACHED), len(server.asked)) == (None, 2)
 
 
+def test_an_agent_answers_in_words_or_calls_again_as_it_did(client, by, helper):
+    """Whatever its kind."""
+    agent, _, server = helper
+    change_cache(by=by, agent=agent, seconds=60)
+    server.messages.extend([{"content": None, "tool_calls": [CALL]}, {"content": "It rains."}])
+    for body in (chat(tools=[WEATHER], temperature=0), chat(tools=[WEATHER], temperature=0, max_tokens=50)):
+        first, again = (client.chat.completions.create(**body).choices[0].message for _ in range(2))
+        assert (first.content, len(first.tool_calls or ())) == (again.content, len(again.tool_calls or ()))
+    assert len(server.asked) == 2
+
+
 def test_calls_of_tools_are_given_again(client, by, chatting, deploy, serve):
     agent, server = chatting("planner", "tool_calls"), serve()
     server.message = {"content": None, "tool_calls": [CALL]}
@@ -53,6 +65,6 @@ def test_calls_of_tools_are_given_again(client, by, chatting, deploy, serve):
     chunks = list(client.chat.completions.create(**asked, stream=True))
     assert chunks[0].choices[0].delta.tool_calls[0].function.arguments == '{"place":"Oslo"}'
     assert len(server.asked) == 1
-    assert [decision.action for decision in Decision.objects.all()] == [
-        [{"name": "weather", "arguments": {"place": "Oslo"}}]
-    ] * 3
+    made = [call for decision in Decision.objects.all() for call in decision.action]
+    assert [without_ids([call]) for call in made] == [[{"name": "weather", "arguments": {"place": "Oslo"}}]] * 3
+    assert len({call["id"] for call in made}) == 3  # a conversation may hold the same answer twice

@@ -121,7 +121,7 @@ class TestAWholeAnswer:
         [call] = told.choices[0].message.tool_calls
         assert (call.id, call.function.name, call.function.arguments) == ("call_1", "weather", '{"place": "Oslo"}')
         decision = Decision.objects.get()
-        assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}}]
+        assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": "call_1"}]
         assert (decision.options, decision.completion) == (["weather"], None)
         assert decision.state["tools"] == [WEATHER]
         assert (server.asked[0]["tools"], server.asked[0]["tool_choice"]) == ([WEATHER], "required")
@@ -129,7 +129,18 @@ class TestAWholeAnswer:
         results = [*MESSAGES, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "content": "rain"}]
         told = client.chat.completions.create(**chat("planner", tools=[WEATHER], messages=results))
         newest = Decision.objects.order_by("-id").first()
-        assert (newest.action, newest.completion, told.choices[0].message.content) == ([], "It rains.", "It rains.")
+        assert [newest.action, newest.completion, told.choices[0].message.content] == ["It rains."] * 3
+
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_of_an_agent_of_texts_may_be_calls_and_words_beside_them_stay(self, ask, helper, stream):
+        """So pydantic-ai and instructor ask for structured output by default."""
+        helper[2].message = {"content": "Let me look.", "tool_calls": [CALL]}
+        answer = ask.post("/chat/completions", json=chat(tools=[WEATHER], stream=stream))
+        assert answer.status_code == 200 and '"weather"' in answer.text
+        decision = Decision.objects.get()
+        assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": "call_1"}]
+        assert (decision.completion, decision.options) == ("Let me look.", ["weather"])
+        assert helper[2].asked[0]["tools"] == [WEATHER]
 
 
 class TestTheModels:
@@ -161,7 +172,6 @@ REFUSED = [
     (chat("unserved"), 404, "model", "no_champion", "can answer yet"),
     (chat("filer"), 400, "model", "invalid_input", "POST /api/v1/agents/filer/decide"),
     (chat(n=2), 400, "n", "invalid_input", "an answer is one decision"),
-    (chat(tools=[WEATHER]), 400, "tools", "invalid_input", "whose action is text"),
     (chat(messages=[]), 400, "messages", "invalid_input", "length >= 1"),
     (chat(temperature=3), 400, "temperature", "invalid_input", "<= 2"),
     (chat(stream_options={"include_usage": True}), 400, "stream_options", "invalid_input", "belongs to a stream"),
@@ -230,7 +240,8 @@ class TestAStream:
         deploy(chatting("planner", "tool_calls"), "gpt", server.url)
         told = list(client.chat.completions.create(**chat("planner", tools=[WEATHER], stream=True)))
         assert told[-1].choices[0].finish_reason == "tool_calls"
-        assert Decision.objects.get().action == [{"name": "weather", "arguments": {"place": "Oslo"}}] * 2
+        made = {"name": "weather", "arguments": {"place": "Oslo"}}
+        assert Decision.objects.get().action == [made | {"id": "call_1"}, made | {"id": "call_2"}]
 
     def test_that_its_client_leaves_is_recorded_with_what_was_generated(self, ask, helper):
         _, version, server = helper

@@ -63,7 +63,8 @@ def test_a_streamed_response_is_what_the_client_s_own_helper_puts_together(clien
         "call_1",
     )
     newest = Decision.objects.order_by("-id").first()
-    assert (newest.action, newest.completion) == ([{"name": "weather", "arguments": {"place": "Oslo"}}], "Let me see.")
+    made = {"name": "weather", "arguments": {"place": "Oslo"}, "id": "call_1"}
+    assert (newest.action, newest.completion) == ([made], "Let me see.")
 
 
 def test_items_of_a_conversation_become_messages(client, planner):

@@ -25,6 +25,10 @@ FOUND = {"properties": {"related": {"type": "array"}, "note": {"type": "string",
          [{"name": "find", "arguments": {"q": "x", "n": 1.0}}], True),
         ("tool_calls", [{"name": "find", "arguments": {}}], [{"name": "stop", "arguments": {}}], False),
         ("tool_calls", [{"name": "find", "arguments": {}}], [], False),
+        ("tool_calls", [{"name": "find", "arguments": {}}], "Found.", False),
+        ("tool_calls", "On Friday.\n", "On Friday.", True),
+        ("text", [{"id": "1", "name": "find", "arguments": {}}], [{"id": "2", "name": "find", "arguments": {}}], True),
+        ("text", [{"name": "find", "arguments": {}}], "Found.", False),
     ],
 )  # fmt: skip
 def test_actions_that_were_written_are_compared_by_what_they_say(space: str, one: Any, other: Any, same: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from decisions.agents.canonical import canonical
+from decisions.agents.chat_actions import canonical_action
 from decisions.agents.prompts import PromptError, make_prompt
 from training.rows.selection import Rewarded
 from training.rows.shapes_of.prompts import prompt_columns
@@ -13,7 +13,7 @@ from training.rows.shapes_of.prompts import prompt_columns
 
 def as_completion(action: Any) -> str:
     """A text as it is, everything else as canonical JSON."""
-    return action if isinstance(action, str) else canonical(action)
+    return action if isinstance(action, str) else canonical_action(action)
 
 
 def write_rows(decision: Rewarded) -> list[dict[str, Any]] | str:
