@@ -30,6 +30,7 @@ from decisions.chats.answering import (
 )
 from decisions.chats.completions import ChatShape, Shape
 from decisions.chats.faults import as_openai, body_of
+from decisions.chats.item_references import has_references, replace_references
 from decisions.chats.recalling import as_chunks
 from decisions.chats.requests import Chat, read_chat, read_json
 from decisions.chats.responses import ResponseShape, read_response
@@ -258,6 +259,8 @@ def _begin(token: str, body: bytes, kind: str, about: About, read: Read, shape_o
     """Opens the call of a chat for whoever asks. Raises BadKey, NotAllowed, TooManyRequests, and as `begin_chat`."""
     try:
         given = read_json(body)
+        if kind == CallKind.RESPONSE and has_references(given):
+            given = replace_references(by=_admit(find_key(token), counted=True), given=given)  # it is counted below
         chat = read(given)
     except ReckonerError:
         _admit(find_key(token))  # who may not ask at all hears only that

@@ -9,6 +9,8 @@ import pytest
 from decisions.models import Decision
 from models_registry.models import Call
 from tests.node import fetch_package
+from workspaces.access.actors import system
+from workspaces.access.services import KeyLimits, create_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway")]
 SAYS = "Take the early train to Oslo"
@@ -92,11 +94,48 @@ def test_items_of_a_conversation_become_messages(client, planner):
     assert asked["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
 
 
+def test_items_of_earlier_answers_may_be_named_by_their_ids(client, by, helper, planner, other_workspace):
+    asked = {"role": "user", "content": "Rain there?"}
+    words, call = client.responses.create(model="planner", input=[asked], tools=[WEATHER]).output
+    named = [{"type": "item_reference", "id": item.id} for item in (words, call)]
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "dry"}
+    client.responses.create(model="planner", input=[asked, *named, result], tools=[WEATHER])
+    function = {"name": "weather", "arguments": '{"place":"Oslo"}'}
+    messages = [
+        asked,
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "dry"},
+    ]
+    assert planner.asked[1]["messages"] == messages
+    assert Decision.objects.order_by("-id").first().state["messages"] == messages
+    elsewhere = create_api_key(by=system(other_workspace), name="chats", scopes=["route:read"]).token
+    other_agents = create_api_key(
+        by=by, name="limited", scopes=["route:read"], limits=KeyLimits(agents=("helper",))
+    ).token
+    fresh = words.id.removeprefix("msg_")[::-1]
+    for token, model, item_id in (
+        (elsewhere, "planner", words.id),
+        (other_agents, "helper", words.id),
+        (client.api_key, "planner", f"msg_{fresh}"),
+        (client.api_key, "planner", "rs_1"),
+    ):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.with_options(api_key=token).responses.create(
+                model=model, input=[asked, {"type": "item_reference", "id": item_id}]
+            )
+        assert refused.value.param == "input[1].id"
+    assert Decision.objects.count() == len(planner.asked) == 2
+
+
 def test_what_a_response_would_need_a_memory_for_is_refused_by_name(client, helper):
     for fields, param in (
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].id"),
     ):
         with pytest.raises(openai.BadRequestError) as refused:
             client.responses.create(**({"model": "helper", "input": "x"} | fields))

@@ -1,0 +1,56 @@
+# /// script
+# requires-python = ">=3.12"
+# dependencies = ["pydantic-ai-slim[openai]==2.68.0"]
+# ///
+"""An agent of pydantic-ai. Its default for typed output asks for a call of a tool."""
+
+import asyncio
+import sys
+
+from parts import run
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
+from pydantic_ai.providers.openai import OpenAIProvider
+
+url, key = sys.argv[1:]
+model = OpenAIChatModel("helper", provider=OpenAIProvider(base_url=url, api_key=key))
+settings = OpenAIChatModelSettings(openai_user="ann", extra_headers={"X-Reckoner-Episode": "journey"})
+
+
+class Trip(BaseModel):
+    to: str
+    by: str
+
+
+def turns():
+    agent = Agent(model, instructions="Be brief.", model_settings=settings)
+    first = agent.run_sync("How do I get to Oslo?")
+    second = agent.run_sync("And back?", message_history=first.all_messages())
+    return [first.output, second.output]
+
+
+def tools():
+    agent = Agent(model, model_settings=settings)
+
+    @agent.tool_plain
+    def weather(place: str) -> str:
+        """The weather at a place."""
+        return f"rain in {place}"
+
+    return agent.run_sync("How is the weather in Oslo?").output
+
+
+def typed():
+    return Agent(model, output_type=Trip, model_settings=settings).run_sync("Plan a trip to Oslo.").output.model_dump()
+
+
+def stream():
+    async def read():
+        async with Agent(model, model_settings=settings).run_stream("Is Oslo far?") as answer:
+            return [piece async for piece in answer.stream_text(delta=True, debounce_by=None)]
+
+    return asyncio.run(read())
+
+
+run(turns, tools, typed, stream)
