@@ -3,7 +3,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    dependencies = [("decisions", "0043_suggestions_of_every_kind")]
+    dependencies = [("decisions", "0044_how_answers_end")]
 
     operations = [
         migrations.AddField("feedback", "correction", models.JSONField(null=True)),
