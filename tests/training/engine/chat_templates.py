@@ -1,5 +1,5 @@
 """Chat templates of the shapes that bases have, written for the tests, and a tokenizer whose tokens are words. Four of
-them are golden: test_chats.py holds the token ids that each gives."""
+them are golden: test_chat_rendering.py holds the token ids that each gives."""
 
 from __future__ import annotations
 
