@@ -12,6 +12,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from jobs.models import Outbox
+from workspaces.storage.broker_errors import AWAY, is_away
 
 logger = structlog.get_logger(__name__)
 
@@ -21,7 +22,9 @@ def send_hint(job_id: uuid.UUID, queue: str, *, run_after: dt.datetime | None = 
     wait = max(0.0, (run_after - timezone.now()).total_seconds()) if run_after is not None else 0.0
     try:
         current_app.send_task("jobs.run", args=[str(job_id)], queue=queue, countdown=wait or None, retry=False)
-    except OperationalError as error:
+    except (OperationalError, *AWAY) as error:
+        if not isinstance(error, OperationalError) and not is_away(error):
+            raise
         logger.warning("hint_not_sent", job_id=str(job_id), error=str(error))
         return False
     Outbox.objects.filter(job_id=job_id).update(sent_at=timezone.now(), sends=F("sends") + 1)

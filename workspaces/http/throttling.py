@@ -25,6 +25,7 @@ from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, TooManyRequests
 from workspaces.models import ApiKey
+from workspaces.storage.broker_errors import AWAY, is_away
 
 logger = structlog.get_logger(__name__)
 WINDOW = 60
@@ -85,7 +86,9 @@ def count_this_minute(actor: Actor) -> int | None:
     """The requests of the current minute, to one share for each process; None while Valkey is away."""
     try:
         counted = _client(settings.REDIS_URL).get(_counter(_sender(actor), int(time.time()) // WINDOW))
-    except redis.RedisError as error:
+    except AWAY as error:
+        if not is_away(error):
+            raise
         logger.warning("throttle_unavailable", error=str(error))
         return None
     return min(int(counted or 0), limit_of(actor.key))
@@ -117,7 +120,9 @@ def _take(sender: str, limit: int) -> bool:
             pipeline.incrby(name, size)
             pipeline.expire(name, 2 * WINDOW)
             taken = pipeline.execute()[0]
-    except redis.RedisError as error:
+    except AWAY as error:
+        if not is_away(error):
+            raise
         logger.warning("throttle_unavailable", error=str(error))
         _away_until = time.monotonic() + AWAY_SECONDS
         return True
@@ -141,5 +146,7 @@ def _note_once_an_hour(actor: Actor, limit: int) -> None:
             details = {"requests_a_minute": limit}
             target = f"api_key:{actor.key.id if actor.key else actor.name}"
             record_audit(by=actor, action="api_key.throttled", target=target, details=details)
-    except (redis.RedisError, DatabaseError) as error:
+    except (*AWAY, DatabaseError) as error:
+        if isinstance(error, AWAY) and not is_away(error):
+            raise
         logger.warning("throttling_not_noted", error=str(error))

@@ -9,10 +9,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import redis
 import structlog
 from django.core.cache import caches
 from django.core.cache.backends.redis import RedisCache
+
+from workspaces.storage.broker_errors import AWAY, is_away
 
 logger = structlog.get_logger(__name__)
 
@@ -21,7 +22,9 @@ def _or_own(name: str) -> Callable[..., Any]:
     def method(self: RedisCache, *args: Any, **kwargs: Any) -> Any:
         try:
             return getattr(RedisCache, name)(self, *args, **kwargs)
-        except redis.RedisError as error:
+        except AWAY as error:
+            if not is_away(error):  # of `incr`: the key is not there
+                raise
             logger.warning("cache_of_this_process_only", error=str(error))
             return getattr(caches["process"], name)(*args, **kwargs)
 
