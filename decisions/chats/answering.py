@@ -120,7 +120,7 @@ class TokenCounts:
     estimated: bool = False
 
 
-CUT_SHORT = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
+CUT_SHORT: Mapping[str, str] = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
 """Why an answer ended that did not come to its end."""
 
 
@@ -205,9 +205,13 @@ def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
     ending = Ending(begun.id, CallState.LEFT)
     if ended is not None and begun.recalled is None:
         spent, endpoint = _count_tokens(begun, ended, complete=False), ended.attempt.place.endpoint
-        cost = endpoint.price(spent.tokens_in, spent.tokens_out)
-        counts = {"tokens_in": spent.tokens_in, "tokens_out": spent.tokens_out, "cost": cost}
-        ending = replace(ending, backend=endpoint.backend, **counts)
+        ending = replace(
+            ending,
+            backend=endpoint.backend,
+            tokens_in=spent.tokens_in,
+            tokens_out=spent.tokens_out,
+            cost=endpoint.price(spent.tokens_in, spent.tokens_out),
+        )
     close_calls(by=begun.by, endings=[ending], now=timezone.now())
 
 
@@ -371,7 +375,8 @@ def _temperature(chat: Chat, current: CurrentAgent) -> float:
 
 def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     """What the version of the agent says of a chat."""
-    limit = {} if chat.limited else {"max_tokens": current.version.max_completion_tokens}
+    most = current.version.max_completion_tokens
+    limit = {} if chat.limited or most is None else {"max_tokens": most}
     system = current.version.system_prompt
     told = {"messages": put_before(system, chat.body["messages"])} if system else {}
     return {"temperature": _temperature(chat, current), **limit, **told}

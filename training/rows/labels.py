@@ -102,11 +102,13 @@ class Told:
 
     @classmethod
     def read(cls, columns: tuple[Any, ...]) -> Told:
-        row, version, action, offered, learnable, *said, suggestion, confidence, made_at = columns
-        verdict, source, label, correction = said
+        row, version, action, offered, learnable, *said = columns
+        verdict, source, label, correction, suggestion, confidence, made_at = said
         correction, suggestion = loaded(correction), loaded(suggestion)
-        said = verdict, source, label, correction
-        return cls(row, version, loaded(action), offered, learnable, *said, suggestion, confidence, made_at)
+        return cls(
+            row, version, loaded(action), offered, learnable, verdict, source, label, correction, suggestion,
+            confidence, made_at,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

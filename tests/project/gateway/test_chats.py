@@ -13,6 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.agents.revising import revise_agent
+from decisions.agents.services import AgentSetup, create_agent
 from decisions.models import Decision
 from models_registry.calls.records import close_abandoned
 from models_registry.experiments.plan import ExperimentPlan
@@ -143,6 +144,15 @@ class TestAWholeAnswer:
         assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": "call_1"}]
         assert (decision.completion, decision.options) == ("Let me look.", ["weather"])
         assert helper[2].asked[0]["tools"] == [WEATHER]
+
+    def test_of_a_new_agent_has_no_limit(self, ask, by, deploy, serve):
+        server = serve()
+        setup = AgentSetup("{{ input }}", action_space="text")
+        deploy(create_agent(by=by, slug="free", name="Free", setup=setup), "gpt", server.url)
+        assert ask.post("/chat/completions", json=chat("free")).status_code == 200
+        assert ask.post("/responses", json={"model": "free", "input": "Hi"}).status_code == 200
+        for asked in server.asked:
+            assert not {"max_tokens", "max_completion_tokens", "max_prompt_tokens"} & set(asked)
 
     def test_keeps_what_the_request_said_of_how_to_answer(self, client, ask, helper):
         sent = {"seed": 7, "top_p": 0.5, "metadata": {"ticket": "T-1"}, "parallel_tool_calls": False}
