@@ -44,7 +44,6 @@ from project.logging import request_logger
 from workspaces.access import actors
 from workspaces.access.services import find_key
 from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, TooLarge, Unavailable
-from workspaces.http.parsing import MAX_BODY
 from workspaces.http.throttling import count_request
 from workspaces.models import ApiKey, Scope
 from workspaces.storage.ids import uuid7
@@ -84,7 +83,7 @@ class Gateway:
         self.stopping = False
 
     def build_app(self) -> web.Application:
-        app = web.Application(middlewares=[self._around], client_max_size=MAX_BODY)
+        app = web.Application(middlewares=[self._around], client_max_size=settings.CHAT_BODY_BYTES)
         app.add_routes(
             [
                 web.get("/livez", self.livez),
@@ -343,7 +342,7 @@ async def _read_body(request: web.Request) -> bytes:
         async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
-        raise TooLarge(f"The body has more than {MAX_BODY} bytes.") from error
+        raise TooLarge(f"The body has more than {settings.CHAT_BODY_BYTES} bytes.") from error
     except TimeoutError as error:
         raise cut_off(request) from error
 
