@@ -363,7 +363,7 @@ def _admit(key: ApiKey | None, *, counted: bool = False) -> actors.Actor:
 
 def _about(request: web.Request) -> About:
     """Raises InvalidInput."""
-    given = {field: request.headers[name] for field, name in ABOUT.items() if request.headers.get(name)}
+    given: dict[str, Any] = {field: request.headers[name] for field, name in ABOUT.items() if request.headers.get(name)}
     faults = [
         FieldFault(ABOUT[field], f"has {len(value)} characters", f"up to {LONGEST_NAME}")
         for field, value in given.items()
