@@ -50,6 +50,8 @@ from models_registry.versions.references import find_version
 from models_registry.versions.services import refuse_reward_model
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.http.claims import close_claim
+from workspaces.http.idempotency import made_id
 from workspaces.storage.ids import uuid7
 
 REFERENCE = re.compile(r"(?:models:/)?(?P<agent>[\w-]{1,63})(?P<version>[:@/].{1,100})?", re.DOTALL)
@@ -60,7 +62,7 @@ FORMS = "an agent's slug, slug@alias or slug:7"
 @dataclass(frozen=True, slots=True)
 class About:
     """What the caller says of a chat beside its body: headers, all optional. `anew`: no answer that was given before
-    will do."""
+    will do. `claim`: of an `Idempotency-Key`, by which the decision has its id."""
 
     unit: str | None = None
     episode: str | None = None
@@ -69,13 +71,15 @@ class About:
     user_ref: str | None = None
     external_id: str | None = None
     anew: bool = False
+    claim: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A chat whose call is open. `attempts` in the order in which they are asked, and `answerers`, whose they are.
     `started`: seconds of the monotonic clock. `recalled`: the answer, where it was given before, and nobody is asked;
-    `kept_as`: what it is kept under, "" where it is not (`decisions.chats.recalling`)."""
+    `kept_as`: what it is kept under, "" where it is not (`decisions.chats.recalling`). `claim`: of an
+    `Idempotency-Key`; `is_repeat`: the chat was answered under it before, so that nothing is open and recorded."""
 
     by: Actor
     chat: Chat
@@ -86,6 +90,8 @@ class Begun:
     opened_at: dt.datetime
     kept_as: str = ""
     recalled: dict[str, Any] | None = None
+    claim: uuid.UUID | None = None
+    is_repeat: bool = False
 
     @property
     def id(self) -> uuid.UUID:
@@ -121,7 +127,7 @@ class TokenCounts:
     estimated: bool = False
 
 
-CUT_SHORT = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
+CUT_SHORT: Mapping[str, str] = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
 """Why an answer ended that did not come to its end."""
 
 
@@ -147,7 +153,7 @@ def begin_chat(
     condition = unchanged(standing) if standing is not None else ALWAYS
     if not open_calls(by=by, kind=kind, openings=openings, now=now, condition=condition):
         raise OutOfDate
-    return Begun(by, chat, request, attempts, answerers, started, now, kept_as, recalled)
+    return Begun(by, chat, request, attempts, answerers, started, now, kept_as, recalled, about.claim)
 
 
 def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, error: str = "") -> None:
@@ -192,6 +198,7 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, 
         write_answered(by=begun.by, columns=resolve_episodes(begun.by, columns_of([row])), ending=ending, now=now)
         if item.item_ref:
             mark_late_decisions(begun.by.workspace.id, {item.item_ref})
+    _close_claim(begun, answered=state == CallState.ANSWERED)
     if begun.kept_as and not cached and state == CallState.ANSWERED and not request.fallback:
         seconds = request.current.agent.cache_seconds
         keep_answer(name=begun.kept_as, seconds=seconds, decision_id=request.id, written=written)
@@ -208,10 +215,15 @@ def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
     ending = Ending(begun.id, CallState.LEFT)
     if ended is not None and begun.recalled is None:
         spent, endpoint = _count_tokens(begun, ended, complete=False), ended.attempt.place.endpoint
-        cost = endpoint.price(spent.tokens_in, spent.tokens_out)
-        counts = {"tokens_in": spent.tokens_in, "tokens_out": spent.tokens_out, "cost": cost}
-        ending = replace(ending, backend=endpoint.backend, **counts)
+        ending = replace(
+            ending,
+            backend=endpoint.backend,
+            tokens_in=spent.tokens_in,
+            tokens_out=spent.tokens_out,
+            cost=endpoint.price(spent.tokens_in, spent.tokens_out),
+        )
     close_calls(by=begun.by, endings=[ending], now=timezone.now())
+    _close_claim(begun, answered=False)
 
 
 def cut_chat(*, begun: Begun, ended: Ended, reason: str) -> None:
@@ -233,6 +245,12 @@ def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True, backend: uu
     else:
         ending = Ending(begun.id, CallState.FAILED, backend=backend, error=reason)
         close_calls(by=begun.by, endings=[ending], now=now)
+    _close_claim(begun, answered=False)
+
+
+def _close_claim(begun: Begun, *, answered: bool) -> None:
+    if begun.claim is not None:
+        close_claim(begun.claim, answered=answered)
 
 
 def list_models(*, by: Actor) -> list[dict[str, Any]]:
@@ -271,7 +289,7 @@ def summary_of(begun: Begun, ended: Ended) -> dict[str, Any]:
         "assignment_probability": route.assignment_probability,
         "fallback": _served(begun, ended.attempt).fallback,
         "propensity": ended.written.propensity,
-        "cached": begun.recalled is not None,
+        "cached": begun.recalled is not None and not begun.is_repeat,
     }
 
 
@@ -318,7 +336,7 @@ def _identify(chat: Chat, about: About) -> IdentifiedItem:
         user_ref=about.user_ref,
         external_id=about.external_id,
     )
-    return IdentifiedItem(uuid7(), "", item)
+    return IdentifiedItem(uuid7() if about.claim is None else made_id(about.claim, 0), "", item)
 
 
 def _route(
@@ -374,7 +392,8 @@ def _temperature(chat: Chat, current: CurrentAgent) -> float:
 
 def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     """What the version of the agent says of a chat."""
-    limit = {} if chat.limited else {"max_tokens": current.version.max_completion_tokens}
+    most = current.version.max_completion_tokens
+    limit = {} if chat.limited or most is None else {"max_tokens": most}
     system = current.version.system_prompt
     told = {"messages": put_before(system, chat.body["messages"])} if system else {}
     return {"temperature": _temperature(chat, current), **limit, **told}

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from django.conf import settings
 from msgspec import Meta, Struct
 
+from decisions.chats.media import without_media
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import Name
 from decisions.traces.messages import find_question
-from workspaces.errors import FieldFault, InvalidInput
-from workspaces.http.parsing import check_body
+from workspaces.errors import FieldFault, InvalidInput, TooLarge
+from workspaces.http.parsing import MAX_BODY, check_body
 
 T = TypeVar("T", bound=Struct)
 
@@ -81,7 +83,7 @@ class Chat:
 
 def read_json(body: bytes) -> dict[str, Any]:
     """Raises InvalidInput, TooLarge."""
-    check_body(body)
+    check_body(body, limit=settings.CHAT_BODY_BYTES)
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -100,7 +102,7 @@ def convert(given: Any, kind: type[T]) -> T:
 
 
 def read_chat(given: Mapping[str, Any]) -> Chat:
-    """Raises InvalidInput."""
+    """Raises InvalidInput, TooLarge."""
     read = convert(given, ChatBody)
     faults = []
     if read.n not in (None, 1):
@@ -110,15 +112,19 @@ def read_chat(given: Mapping[str, Any]) -> Chat:
     if faults:
         raise InvalidInput("The request is invalid.", faults=faults)
     kept = {name: given[name] for name in OF_THE_STATE if given.get(name) is not None}
+    messages = without_media(given["messages"])
+    parameters = {name: value for name, value in given.items() if name not in NO_PARAMETERS and value is not None}
+    if (size := len(msgspec.json.encode([messages, kept, parameters]))) > MAX_BODY:
+        raise TooLarge(f"The chat has {size} bytes without its pictures and files; at most {MAX_BODY} are allowed.")
     return Chat(
         model=read.model,
         body={name: value for name, value in given.items() if name not in OURS},
-        state={"input": find_question(given["messages"]), "messages": given["messages"], **kept},
+        state={"input": find_question(messages), "messages": messages, **kept},
         stream=bool(read.stream),
         with_usage=read.stream_options is not None and bool(read.stream_options.include_usage),
         tools=tuple(tool.function.name for tool in read.tools or ()),
         unit=read.user or read.safety_identifier,
-        parameters={name: value for name, value in given.items() if name not in NO_PARAMETERS and value is not None},
+        parameters=parameters,
         temperature=read.temperature,
         limited=(read.max_tokens or read.max_completion_tokens) is not None,
     )

@@ -113,7 +113,9 @@ class Written:
         answer that is not complete such a call was not made yet, and is left out."""
         read = []
         for call in self.calls:
-            named = {"name": call.name} | ({"id": _storable(call.id)} if call.id else {})
+            named: dict[str, Any] = {"name": call.name}
+            if call.id:
+                named["id"] = _storable(call.id)
             arguments = _object(call.arguments or "{}")
             if arguments is not None:
                 read.append(named | {"arguments": arguments})

@@ -34,4 +34,25 @@ class Migration(migrations.Migration):
             name="tokens_estimated",
             field=models.BooleanField(db_default=False, default=False),
         ),
+        migrations.AlterField(
+            model_name="agentversion",
+            name="max_prompt_tokens",
+            field=models.PositiveIntegerField(blank=True, default=64, null=True),
+        ),
+        migrations.AlterField(
+            model_name="agentversion",
+            name="max_completion_tokens",
+            field=models.PositiveIntegerField(blank=True, default=16, null=True),
+        ),
+        migrations.AddConstraint(
+            model_name="agentversion",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("action_space__in", ["text", "tool_calls"]),
+                    models.Q(("max_completion_tokens__isnull", False), ("max_prompt_tokens__isnull", False)),
+                    _connector="OR",
+                ),
+                name="agent_version_limits_unless_it_chats",
+            ),
+        ),
     ]

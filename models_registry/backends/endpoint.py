@@ -127,13 +127,14 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class WriteItem:
     """One answer to write after `prompt`: text, or JSON of the form `schema`, or calls of `tools`, each {name,
-    description, parameters}. `max_prompt_tokens` is where our model server cuts a prompt. `must_call`: a model of ours
-    is held to calls, where there are tools; else it may answer in words."""
+    description, parameters}. `max_prompt_tokens` is where our model server cuts a prompt, `max_tokens` where an
+    answer ends; None: neither is limited. `must_call`: a model of ours is held to calls, where there are tools; else it
+    may answer in words."""
 
     model: str
     prompt: Prompt
-    max_prompt_tokens: int
-    max_tokens: int
+    max_prompt_tokens: int | None
+    max_tokens: int | None
     temperature: float
     schema: Mapping[str, Any] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()

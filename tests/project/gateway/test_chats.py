@@ -1,6 +1,8 @@
 """OpenAI's clients talk to the gateway's process, over real sockets, and every answer is a decision."""
 
+import base64
 import datetime as dt
+import hashlib
 import http.client
 import json
 import threading
@@ -13,6 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.agents.revising import revise_agent
+from decisions.agents.services import AgentSetup, create_agent
 from decisions.models import Decision
 from models_registry.calls.records import close_abandoned
 from models_registry.experiments.plan import ExperimentPlan
@@ -144,6 +147,15 @@ class TestAWholeAnswer:
         assert (decision.completion, decision.options) == ("Let me look.", ["weather"])
         assert helper[2].asked[0]["tools"] == [WEATHER]
 
+    def test_of_a_new_agent_has_no_limit(self, ask, by, deploy, serve):
+        server = serve()
+        setup = AgentSetup("{{ input }}", action_space="text")
+        deploy(create_agent(by=by, slug="free", name="Free", setup=setup), "gpt", server.url)
+        assert ask.post("/chat/completions", json=chat("free")).status_code == 200
+        assert ask.post("/responses", json={"model": "free", "input": "Hi"}).status_code == 200
+        for asked in server.asked:
+            assert not {"max_tokens", "max_completion_tokens", "max_prompt_tokens"} & set(asked)
+
     def test_keeps_what_the_request_said_of_how_to_answer(self, client, ask, helper):
         sent = {"seed": 7, "top_p": 0.5, "metadata": {"ticket": "T-1"}, "parallel_tool_calls": False}
         told = client.chat.completions.create(**chat(**sent, tools=[WEATHER], tool_choice="auto", user="ann"))
@@ -155,6 +167,26 @@ class TestAWholeAnswer:
         assert ask.post("/responses", json=asked).status_code == 200
         newest = Decision.objects.order_by("-id").first()
         assert newest.parameters == {"max_tokens": 9, "metadata": {"ticket": "T-2"}}
+
+    @pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+    def test_may_be_about_a_photo_which_the_ledger_names_and_does_not_hold(self, ask, helper, path):
+        photo = bytes(range(256)) * 6000
+        url = f"data:image/png;base64,{base64.b64encode(photo).decode()}"
+        picture = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+        said = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]}
+        body = chat(messages=[said])
+        if path == "/responses":
+            parts = [
+                {"type": "input_text", "text": "What is this?"},
+                {"type": "input_image", "image_url": url, "detail": "low"},
+            ]
+            body = {"model": "helper", "input": [{"role": "user", "content": parts}]}
+        assert ask.post(path, json=body).status_code == 200
+        assert helper[2].asked[0]["messages"] == [said]
+        about = {"sha256": hashlib.sha256(photo).hexdigest(), "bytes": len(photo), "media_type": "image/png"}
+        [kept] = Decision.objects.get().state["messages"]
+        assert kept["content"][1] == {"type": "image_url", "image_url": {"detail": "low"} | about}
+        assert Decision.objects.get().state["input"].startswith("What is this?")
 
 
 class TestTheModels:
@@ -206,7 +238,9 @@ def test_what_is_wrong_is_refused_in_openai_s_shape_and_nothing_is_kept(ask, cli
         answer = ask.post("/chat/completions", json=chat(), headers={"Authorization": f"Bearer {token}"})
         assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
     assert ask.post("/chat/completions", content=b"{").status_code == 400
-    assert ask.post("/chat/completions", content=b" " * 1_100_000).status_code == 413
+    assert ask.post("/chat/completions", content=b" " * 3_100_000).status_code == 413
+    wordy = chat(messages=[{"role": "user", "content": "x" * 1_100_000}])
+    assert ask.post("/chat/completions", json=wordy).status_code == 413
     assert ask.get("/nothing").json()["error"]["code"] == "not_found"
     with pytest.raises(openai.AuthenticationError):
         client.with_options(api_key="x.y").models.list()

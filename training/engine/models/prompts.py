@@ -11,10 +11,14 @@ from typing import Any
 
 from models_registry.backends.prompt_cut import cut_middle, find_gap, find_room_fault
 from training.engine.models.chats import ChatTemplate, Message
-from training.engine.rows.types import Prompt, Text, prompts_of, reply_of
+from training.engine.rows.types import Asking, Prompt, Text, prompts_of, reply_of
 
 LONGEST = 4096
 """Tokens of a completion, at most, where the spec does not say."""
+LEAST_PROMPT, MOST_PROMPT = 4, 131_072
+"""Tokens of a prompt that a spec may ask for."""
+MARGIN = 16
+"""Tokens by which a chat that is rendered again may be longer."""
 SYSTEMS_KEPT = 256
 NO_SYSTEM_ROLE = (
     "the chat template has no system role: the system prompt precedes the user's turn, with an empty line between them"
@@ -39,6 +43,17 @@ def find_room(tokenizer: Any, config: Any, max_prompt_tokens: int, rows: Sequenc
     ] or sizes
     longest = max(prompt for prompt, _ in fitting)
     return min(max(1, min(LONGEST, positions - longest)), max(reply for _, reply in fitting))
+
+
+def find_prompt_room(tokenizer: Any, config: Any, max_completion_tokens: int | None, rows: Sequence[Asking]) -> int:
+    """Tokens for the longest prompt of the rows with its system prompt; no more than the positions of a model with this
+    config leave beside the template and the answer, for which a quarter of them stays where it has no limit."""
+    encoder = PromptEncoder(tokenizer, LEAST_PROMPT)
+    asked = tokenizer([f"{row.system or ''}\n{row.prompt}" for row in rows], add_special_tokens=False)["input_ids"]
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or MOST_PROMPT
+    answer = max_completion_tokens or positions // 4
+    longest = MARGIN + max(map(len, asked))
+    return max(LEAST_PROMPT, min(longest, positions - encoder.around - MARGIN - answer, MOST_PROMPT))
 
 
 class SystemPromptTooLong(ValueError):

@@ -21,14 +21,14 @@ from training.engine.serving.pool import LoadedBase
 from training.engine.serving.sampling import Sampling
 from training.engine.serving.tools import Toolbox
 
-DEFAULT_MAX_TOKENS = 256
+DEFAULT_MAX_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One conversation, answered `count` times. `messages` are OpenAI's, their content plain text.
 
-    `top_logprobs` is None when no log-probabilities are asked for. `max_tokens` None means what fits, up to 256.
+    `top_logprobs` is None when no log-probabilities are asked for. `max_tokens` None means what fits, up to 4096.
     Answer i is drawn by a generator seeded with `seed` + i. At most one of `grammar` (of `constraints`), `choices` (the
     answer is one of these texts) and a toolbox that forces a call is given. Of a text of the user's that has, together
     with the system message, more than `max_prompt_tokens` tokens the middle is left out, as in training, and
