@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from chat_templates import BLOCKS, TURNS
-from engine_world import engine, read_result, write_run
+from engine_world import engine, read_events, read_result, write_run
+from torch import Tensor, nn
 
 from models_registry.backends.chat_rows import chat_as_text, reply_as_text
 from tests.once import made_once
-from training.engine.models.loading import Loaded, build_tiny, build_tokenizer, save
+from training.engine.models.loading import Loaded, build_tiny, build_tokenizer, load_tokenizer, save
+from training.engine.models.prompts import PromptEncoder
+from training.engine.rows.types import Text
 from training.engine.spec.run_spec import TinyShape
 
+PAD_ID = 0
+"""Of the tiny model's tokenizer."""
 COLOURS = ("red", "green", "blue", "black")
-PARAMETERS = {"type": "object", "properties": {"colour": {"enum": list(COLOURS)}}, "required": ["colour"]}
+PARAMETERS = {"type": "object", "properties": {"colour": {"type": "string"}}}
 TOOLS = [
     {"type": "function", "function": {"name": "send", "parameters": PARAMETERS}},
-    {"type": "function", "function": {"name": "wait"}},
 ]
 TEMPLATES = {
     "blocks": BLOCKS.replace("<|im_start|>", "# ").replace("<|im_end|>", "<|end|>"),
@@ -41,10 +48,10 @@ def chats(count: int, seed: int) -> list[dict[str, Any]]:
     rng = random.Random(seed)
     rows = []
     for number in range(count):
-        colour, other = rng.sample(COLOURS, 2)
+        colour = rng.choice(COLOURS)
         messages = [
-            {"role": "system", "content": "You keep a shop."},
-            {"role": "user", "content": f"Customer {rng.randint(10, 99)} likes {colour} and not {other}."},
+            {"role": "system", "content": "Keep shop."},
+            {"role": "user", "content": f"Customer {rng.randint(1, 9)} likes {colour}."},
             {"role": "assistant", "content": "Noted."},
             {"role": "user", "content": "Send one."},
         ]
@@ -67,10 +74,10 @@ def known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def tried(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Two answers to each chat: the right call, and that of the colour that is not liked."""
+    """Two answers to each chat: the right call, and one of another colour."""
     log = []
     for row in rows:
-        wrong = sends(row["messages"][1]["content"].split()[-1].strip("."))
+        wrong = sends(next(colour for colour in COLOURS if colour not in row["completion"]))
         for reply, reward in ((row["reply"], 1.0), (wrong, 0.0)):
             told = {"id": f"{row['id']}/{reward}", "reply": reply, "completion": reply_as_text(reply), "reward": reward}
             log.append(row | told)
@@ -86,49 +93,108 @@ def paired(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return pairs
 
 
-@pytest.fixture(scope="module", params=["blocks", "turns"])
-def base(request: pytest.FixtureRequest) -> Path:
-    """A model that knows nothing, with a template that shows tools or with one that has them written out."""
+def teach(name: str) -> Path:
+    """The run of a tiny model with this template that has learnt to call the tool."""
 
     def make(folder: Path) -> None:
         torch.manual_seed(0)
         shape = TinyShape(vocabulary=500, hidden=64, max_positions=512)
         texts = [json.dumps([row["messages"], row["tools"], row["reply"]]) for row in chats(50, 9)]
         tokenizer = build_tokenizer(texts, [], shape.vocabulary)
-        tokenizer.chat_template = TEMPLATES[request.param]
+        tokenizer.chat_template = TEMPLATES[name]
         save(Loaded(build_tiny(shape, tokenizer), tokenizer), folder / "model")
-
-    return made_once(f"chats-{request.param}", make) / "model"
-
-
-@pytest.fixture(scope="module")
-def writer(base: Path) -> Path:
-    """A run of it that has learnt to call the tool, for most colours the right way."""
-
-    def make(folder: Path) -> None:
         spec = {
             "method": "sft",
-            "base": {"path": str(base)},
-            "optimiser": {"learning_rate": 5e-3, "epochs": 6, "batch_size": 8},
+            "base": {"path": str(folder / "model")},
+            "optimiser": {"learning_rate": 4e-3, "epochs": 8, "batch_size": 4},
             "evaluate": {},
             "samples": 3,
         }
         run = write_run(folder / "run", OF_CHATS | spec, train=chats(96, 1), heldout=known(chats(24, 2)))
         assert engine(run) == 0
 
-    return made_once(f"chats-sft-{base.parent.name}", make) / "run"
+    return made_once(f"chats-{name}", make) / "run"
+
+
+@contextmanager
+def reading() -> Iterator[set[tuple[int, ...]]]:
+    """The rows of tokens that the model reads to learn from them, without padding."""
+    forward, seen = nn.Embedding.forward, set[tuple[int, ...]]()
+
+    def note(self: nn.Embedding, ids: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            seen.update(tuple(token for token in row if token != PAD_ID) for row in ids.tolist())
+        return forward(self, ids)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.Embedding, "forward", note)
+        yield seen
 
 
 @pytest.mark.slow
-def test_sft_learns_what_an_earlier_turn_says_and_calls_the_tool(writer: Path) -> None:
-    result = read_result(writer)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_sft_learns_what_an_earlier_turn_says_and_calls_the_tool(name: str) -> None:
+    """By a template that shows tools, and by one that has them written out."""
+    run = teach(name)
+    result = read_result(run)
     before, after = result["scores"]["base"], result["scores"]["trained"]
-    assert before["accuracy"] == 0 and after["valid_share"] == 1 and after["accuracy"] > 0.5
-    lines = [json.loads(line) for line in (writer / "attempts/1/predictions.jsonl").read_text().splitlines()]
-    said = [line["action"] for line in lines if line["model"] == "trained"]
-    assert all(json.loads(text)[0]["name"] == "send" for text in said)
+    assert before["accuracy"] == 0 and after["valid_share"] == 1 and after["accuracy"] > 0.6
+    lines = [json.loads(line) for line in (run / "attempts/1/predictions.jsonl").read_text().splitlines()]
     right = {row["id"]: row["completion"] for row in chats(24, 2)}
-    assert all(line["correct"] == (line["action"] == right[line["id"]]) for line in lines)
-    samples = json.loads((writer / "attempts/1/samples.json").read_text())
-    assert samples["rows"][0]["prompt"].startswith("System: You keep a shop.\n\nUser: Customer")
-    assert any(reply["right"] for reply in samples["newest"]["replies"])
+    for line in lines:
+        assert line["correct"] == (line["action"] == right[line["id"]])
+        assert line["model"] == "base" or json.loads(line["action"])[0]["name"] == "send"
+    samples = json.loads((run / "attempts/1/samples.json").read_text())
+    assert samples["rows"][0]["prompt"].startswith("System: Keep shop.\n\nUser: Customer")
+    assert all(reply["valid"] for reply in samples["newest"]["replies"])
+
+
+REWARD = [{"name": "matches_answer"}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("sft", {}),
+        ("kto", {}),
+        ("grpo", {}),
+        ("grpo", {"reward": REWARD}),
+        ("reward_weighted", {}),
+        ("dpo", {}),
+        ("reward_model", {}),
+    ],
+    ids=["sft", "kto", "stored groups", "fresh texts", "reward_weighted", "dpo", "reward_model"],
+)
+def test_every_method_reads_the_tokens_that_are_served(method: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    base = teach("blocks") / "attempts/1/model"
+    of_pairs = method in ("dpo", "reward_model")
+    rows, heldout = chats(8, 3), known(chats(4, 4))
+    train = paired(rows) if of_pairs else rows if "reward" in changes else tried(rows)
+    spec = {
+        "method": method,
+        "base": {"path": str(base)},
+        "optimiser": {"learning_rate": 1e-4, "epochs": 1, "batch_size": 8},
+        "online": {"prompts_per_step": 4, "group": 2, "steps": 2},
+        "evaluate": {},
+    }
+    kinds = {"rows": "preferences" if of_pairs else "text", "heldout_rows": "text"}
+    if method == "reward_model":
+        heldout, kinds["heldout_rows"] = paired(chats(4, 4)), "preferences"
+    run = write_run(tmp_path / "run", OF_CHATS | spec | changes | {"data": kinds}, train=train, heldout=heldout)
+    with reading() as seen:
+        assert engine(run) == 0
+    result = read_result(run)
+    encoder = PromptEncoder(load_tokenizer(base), OF_CHATS["max_prompt_tokens"])  # type: ignore[arg-type]
+    told = [msgspec.convert(row, Text) for row in tried(rows)]
+    prompts, replies = encoder.encode_rows(told)
+    if "reward" in changes:  # the model's own texts follow
+        begins = {tuple(prompt) for prompt in prompts}
+        assert seen and all(any(row[: len(begin)] == begin for begin in begins) for row in seen)
+        (last,) = [event["values"] for event in read_events(run) if event["kind"] == "metric"][-1:]
+        assert last["valid_share"] > 0.5 and last["reward"] > 0
+    else:
+        whole = {(*prompt, *reply) for prompt in prompts for reply in replies}
+        assert seen and seen <= whole
+    if method != "reward_model":
+        assert result["scores"]["trained"]["valid_share"] == 1
