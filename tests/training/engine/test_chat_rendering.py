@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from chat_templates import BEGUN, BLOCKS, COUNTED, GOLDEN, HEADERS, THOUGHTS, TURNS, tokenizer_of
+from transformers import Qwen2Config
 
 from models_registry.backends.chat_rows import chat_as_text, reply_as_text
+from training.engine.data.long_chats import leave_out_long_chats
 from training.engine.data.reading import RunData
 from training.engine.export.exporting import make_probes
 from training.engine.export.go_template import read_form
 from training.engine.models.actions import ActionScorer
 from training.engine.models.chats import ChatTemplate, TemplateRefuses, fold_system, number_calls, written_out
-from training.engine.models.prompts import PromptEncoder
+from training.engine.models.loading import Loaded
+from training.engine.models.prompts import PromptEncoder, find_room
+from training.engine.rows.prompt_forms import form_of
 from training.engine.rows.types import Labelled, Preference, Prompt, Text, prompt_of, replies_of
 from training.engine.serving.artifacts import Artifact
 from training.engine.serving.chat import prepare, render_after
@@ -201,3 +207,32 @@ def test_a_chat_goes_on_behind_its_answers_as_it_is_read_anew(golden: tuple[str,
     said, prompt = template.render_reply(begun, tools, MESSAGES[4])
     words = said.partition("It is lost.")[0] + "It is lost."
     assert prompt + words + render_after(base, request, 4) == template.render(MESSAGES, tools)
+
+
+def test_the_room_for_replies_and_the_form_of_prompts_are_those_of_whole_chats() -> None:
+    tokenizer = tokenizer_of(BLOCKS, TEXTS)
+    prompt, reply = IDS["blocks"]
+    config = Qwen2Config(max_position_embeddings=len(prompt) + len(reply))
+    long = msgspec.structs.replace(ROW, messages=(*MESSAGES[:-1], {"role": "user", "content": "order " * 200}))
+    assert find_room(tokenizer, config, 512, [ROW]) == find_room(tokenizer, config, 512, [ROW, long]) == len(reply)
+    config.max_position_embeddings -= 3
+    assert find_room(tokenizer, config, 512, [ROW]) == len(reply) - 3
+    plain = Prompt("Send it again, please.", "You help.")
+    assert form_of([prompt_of(ROW)]) == form_of([plain]) != form_of([Prompt(plain.text)])
+
+
+def test_chats_that_have_no_place_in_the_model_are_left_out_and_counted() -> None:
+    tokenizer = tokenizer_of(BLOCKS, TEXTS)
+    size = sum(map(len, IDS["blocks"]))
+    long = msgspec.structs.replace(ROW, messages=(*MESSAGES[:-1], {"role": "user", "content": "order " * 99}))
+    pair = Preference("2", "", "no", ROW.completion, rejected_reply=REPLY, messages=ROW.messages, tools=ROW.tools)
+    warned: list[str] = []
+
+    def leave_out(positions: int, texts: list[Text]) -> RunData:
+        loaded = Loaded(SimpleNamespace(config=Qwen2Config(max_position_embeddings=positions)), tokenizer)
+        return leave_out_long_chats(loaded, 512, RunData(texts=texts, preferences=[pair]), warned.append)
+
+    assert leave_out(size, [ROW, long]) == RunData(texts=[ROW], preferences=[pair])
+    assert warned == [f"1 of 2 chats are longer than the {size} tokens that the model reads, and were left out"]
+    with pytest.raises(ValueError, match=r"^1 of 1 chats are longer than the 300 .*: none is left to learn from"):
+        leave_out(300, [ROW])
