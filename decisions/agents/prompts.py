@@ -78,7 +78,7 @@ def is_chat(version: Version, state: Mapping[str, Any]) -> bool:
     more than its messages do, and is filled."""
     if version.action_space not in CHATTING or not has_messages(state):
         return False
-    named = {path.split(".", 1)[0] for path in template_fields(version.prompt_template)}
+    named = {match.group(1).split(".", 1)[0] for match in FIELD.finditer(version.prompt_template)}
     return not any(name in state for name in named - OF_CHATS)
 
 

@@ -7,6 +7,7 @@ older `function_call`, and calls that stand flat, {id, name, arguments}, as trac
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from models_registry.backends.chat_rows import ROLES, Message
 OTHER_ROLES = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
 """What a role of `chat_rows` is called elsewhere."""
 IMAGES = frozenset({"image_url", "input_image", "image"})
+PICTURE = re.compile(r"^\[(?:image|image_url|input_image)\]$", re.MULTILINE)
 THOUGHTS = frozenset({"reasoning", "thinking"})
 """Parts that are no part of what was said."""
 
@@ -83,6 +85,12 @@ def _read_part(place: str, part: Any) -> str:
         return ""
     text = next((part[name] for name in ("text", "refusal") if isinstance(part.get(name), str)), None)
     return text if text is not None else "[image]" if kind in IMAGES else f"[{kind}]"
+
+
+def names_pictures(messages: Sequence[Any]) -> bool:
+    """Whether a content has a picture, or the word that traces keep of one, on a line of its own."""
+    contents = [message.get("content") for message in messages if isinstance(message, Mapping)]
+    return holds_media(messages) or any(isinstance(text, str) and PICTURE.search(text) for text in contents)
 
 
 def holds_media(messages: Sequence[Any]) -> bool:
