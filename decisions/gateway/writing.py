@@ -39,8 +39,9 @@ def render(current: CurrentAgent, item: DecideItem) -> Rendering:
     if version.temperature > HOTTEST:
         reason = f"writes its answers, and its version {version.number} has the temperature {version.temperature:g}"
         faults.append(FieldFault(AGENT, reason, f"a version with a temperature up to {HOTTEST:g}"))
-    if version.action_space == ActionSpaceKind.TOOL_CALLS:
-        tools = read_offered_tools(version, item.state) or tools_of(version, item.options)
+    offered = read_offered_tools(version, item.state)
+    if version.action_space == ActionSpaceKind.TOOL_CALLS or offered:
+        tools = offered or tools_of(version, item.options)
         options = tuple(tool["name"] for tool in tools)
         if version.options is not None and item.options not in (None, version.options):
             faults.append(FieldFault("options", "differ from those of the agent's version", "the same, or none"))
