@@ -26,8 +26,13 @@ FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(\?)?\s*
 MISSING = "none"
 CHATTING = frozenset({"text", "tool_calls"})
 """As `decisions.models` has it."""
-OF_CHATS = frozenset({"input", "messages", "tools", "tool_choice", "response_format", "options"})
-"""What a chat's state says beside the question and its options, which a template may name."""
+OF_CHATS = frozenset([
+    "input", "messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "options",
+    "model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n", "stream",
+    "stream_options", "frequency_penalty", "presence_penalty", "reasoning_effort", "user", "metadata",
+])  # fmt: skip
+"""What a chat's state holds: messages, the last question, and what a request to OpenAI's API says besides, as imported
+traces have it. A template may name them; nothing of them is lost where the chat is asked as it is."""
 
 
 class Version(OfActions, Protocol):
@@ -66,7 +71,7 @@ def make_prompt(version: Version, state: Mapping[str, Any], options: Sequence[st
     if is_chat(version, state):
         messages, tools = read_chat(state)
         if len(messages) > 1 or tools or messages[0]["role"] != "user":
-            if not tools and options and version.action_space == "tool_calls":  # its own, that `decide` offers
+            if not tools and options:  # the version's own, which `decide` offers
                 tools = [{"type": "function", "function": tool} for tool in tools_of(version, options)]
             told = put_before(version.system_prompt, messages)
             return Prompt(chat_as_text(told), "", tuple(map(dict, told)), tuple(tools))
@@ -78,7 +83,7 @@ def is_chat(version: Version, state: Mapping[str, Any]) -> bool:
     more than its messages do, and is filled."""
     if version.action_space not in CHATTING or not has_messages(state):
         return False
-    named = {path.split(".", 1)[0] for path in template_fields(version.prompt_template)}
+    named = {match.group(1).split(".", 1)[0] for match in FIELD.finditer(version.prompt_template)}
     return not any(name in state for name in named - OF_CHATS)
 
 

@@ -7,6 +7,7 @@ older `function_call`, and calls that stand flat, {id, name, arguments}, as trac
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from models_registry.backends.chat_rows import ROLES, Message
 OTHER_ROLES = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
 """What a role of `chat_rows` is called elsewhere."""
 IMAGES = frozenset({"image_url", "input_image", "image"})
+PICTURE = re.compile(r"^\[(?:image|image_url|input_image)\]$", re.MULTILINE)
 THOUGHTS = frozenset({"reasoning", "thinking"})
 """Parts that are no part of what was said."""
 
@@ -57,6 +59,8 @@ def _read_message(place: str, message: Any) -> Message:
     if role not in ROLES:
         raise ChatFault(f"{place}.role", f"{role!r} must be one of {', '.join(ROLES)}")
     read: Message = {"role": role, "content": _read_content(f"{place}.content", message.get("content"))}
+    if role == "assistant" and not read["content"] and isinstance(message.get("refusal"), str):
+        read["content"] = message["refusal"]
     if role == "assistant" and (calls := _find_calls(message)):
         read["tool_calls"] = [_read_call(f"{place}.tool_calls[{index}]", call) for index, call in enumerate(calls)]
     if role == "tool" and isinstance(message.get("tool_call_id"), str):
@@ -69,8 +73,7 @@ def _read_content(place: str, content: Any) -> str:
         return content or ""
     if not isinstance(content, list):
         raise ChatFault(place, "must be a text or a list of parts")
-    texts = (_read_part(f"{place}[{index}]", part) for index, part in enumerate(content))
-    return "\n".join(text for text in texts if text)
+    return "".join(_read_part(f"{place}[{index}]", part) for index, part in enumerate(content))
 
 
 def _read_part(place: str, part: Any) -> str:
@@ -83,6 +86,12 @@ def _read_part(place: str, part: Any) -> str:
         return ""
     text = next((part[name] for name in ("text", "refusal") if isinstance(part.get(name), str)), None)
     return text if text is not None else "[image]" if kind in IMAGES else f"[{kind}]"
+
+
+def names_pictures(messages: Sequence[Any]) -> bool:
+    """Whether a content has a picture, or the word that traces keep of one, on a line of its own."""
+    contents = [message.get("content") for message in messages if isinstance(message, Mapping)]
+    return holds_media(messages) or any(isinstance(text, str) and PICTURE.search(text) for text in contents)
 
 
 def holds_media(messages: Sequence[Any]) -> bool:
@@ -105,10 +114,11 @@ def _find_calls(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _read_call(place: str, call: Any) -> Message:
-    function = call.get("function", call) if isinstance(call, Mapping) else None
+    function = call.get("function") or call.get("custom") or call if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise ChatFault(f"{place}.function.name", "is missing")
-    return make_call(function["name"], _read_arguments(function.get("arguments")), call.get("id"))
+    arguments = function.get("arguments", function.get("input"))  # a custom tool's input is text
+    return make_call(function["name"], _read_arguments(arguments), call.get("id"))
 
 
 def _read_arguments(arguments: Any) -> Mapping[str, Any]:

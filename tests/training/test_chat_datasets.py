@@ -127,6 +127,7 @@ class TestTexts:
         told = decide(agent, chat(FLIGHT, WHICH, TUESDAY), "Voilà.")
         decide(agent, chat(shown), "A bird.")
         decide(agent, chat(FLIGHT, WHICH, shown), "A bird.")
+        decide(agent, chat(FLIGHT, WHICH, {"role": "user", "content": "What is it?\n[image_url]"}), "A bird.")
         decide(agent, chat(FLIGHT, WHICH), "Or which month?")
         decide(agent, chat(FLIGHT, WHICH, TUESDAY), "")
         decide(agent, chat(FLIGHT, tools=[LOOK]), [{"name": "look", "arguments": {}, "unread": "{"}])
@@ -134,7 +135,7 @@ class TestTexts:
         calculate_rewards(current_reward_spec(agent))
         dataset = snapshot_ledger(by=by, agent=agent, name="chats", kind="text")
         assert [row["id"] for row in rows_of(dataset, Text)] == [str(told.id)]
-        assert dataset.statistics["left_out"] == {"media": 2, "chat": 1, "action": 1, "call": 1, "prompt": 1}
+        assert dataset.statistics["left_out"] == {"media": 3, "chat": 1, "action": 1, "call": 1, "prompt": 1}
         labels = snapshot_labels(by=by, agent=agent, name="labels", question=LabelQuestion("labelled"))
         assert labels.rows == 1 and labels.statistics["left_out"] == dataset.statistics["left_out"]
 

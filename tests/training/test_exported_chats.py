@@ -3,14 +3,18 @@ turn."""
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from django.core.management import call_command
 
 from decisions.queries.export import FORMATS, ExportChoice, ExportReport, export_lines
+from decisions.rewards.calculate import calculate_rewards
+from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.opening import artifact_path
 from tests.training.test_chat_datasets import (
     CALL,
@@ -28,8 +32,9 @@ from tests.training.test_chat_datasets import (
 )
 from training.datasets.snapshots import snapshot_ledger
 from training.engine.rows.types import Text
+from training.imports.checking import check_file
 from training.imports.exported import read_export
-from training.imports.row_files import read_row_file
+from training.imports.plan import LABELLED, ImportPlan
 
 ASKED = ("prompt", "system", "messages", "tools", "completion", "reply", "right")
 
@@ -93,9 +98,6 @@ class TestExports:
     def test_either_format_is_read_back_as_the_rows_of_a_dataset(
         self, workspace: Any, by: Any, told: Any, store: Path, tmp_path: Path, format: str
     ) -> None:
-        from decisions.rewards.calculate import calculate_rewards
-        from decisions.rewards.specs import current_reward_spec
-
         calculate_rewards(current_reward_spec(told))
         dataset = snapshot_ledger(by=by, agent=told, name="all", kind="text")
         lines = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
@@ -136,7 +138,7 @@ FROM_A_PERSON = {"prompt": "t 0", "completion": "travel"}
 
 class TestOtherFiles:
     def read(self, path: Path, *lines: Any) -> list[dict[str, Any]]:
-        found, faults = read_row_file(written(path / "rows.jsonl", *lines), "rows.jsonl")
+        found, faults = read_export(written(path / "rows.jsonl", *lines), "rows.jsonl")
         assert not faults, faults
         rows = [dict(row) for row in found.rows]
         assert not [fault for row in rows for fault in msgspec.convert(row, Text).faults()]
@@ -187,5 +189,23 @@ class TestOtherFiles:
     )
     def test_what_cannot_be_learnt_is_refused_by_its_line(self, tmp_path: Path, messages: Any, fault: str) -> None:
         good = {"messages": [user("Q"), assistant("A")]}
-        _, [told] = read_row_file(written(tmp_path / "rows.jsonl", good, {"messages": messages}), "rows.jsonl")
+        _, [told] = read_export(written(tmp_path / "rows.jsonl", good, {"messages": messages}), "rows.jsonl")
         assert told.startswith(f"rows.jsonl:2: {fault}")
+
+
+@pytest.mark.django_db
+def test_the_page_and_the_command_name_the_decisions_that_are_left_out(
+    workspace: Any, by: Any, store: Path, tmp_path: Path
+) -> None:
+    agent = agent_of(workspace)
+    decide(agent, chat(user([{"type": "text", "text": "What is it?"}, PICTURE])), "A bird.")
+    decide(agent, chat(FLIGHT, WHICH, TUESDAY), "Voilà.")
+    file = written(tmp_path / "rows.jsonl", *exported(workspace))
+    preview = check_file(by=by, plan=ImportPlan(what=LABELLED, agent="helper", name="chats"), path=file)
+    assert (preview.total, preview.kind, preview.refused) == (1, "text", 1)
+    assert preview.refusals[0].startswith("rows.jsonl:1: messages: hold pictures")
+    said, lacks = io.StringIO(), io.StringIO()
+    flags = ("--agent", "helper", "--name", "chats", "--json")
+    call_command("import_texts", str(file), *flags, stdout=said, stderr=lacks)
+    assert json.loads(said.getvalue())["rows"] == 1
+    assert lacks.getvalue().startswith(f"left out: {file}:1: messages: hold pictures")

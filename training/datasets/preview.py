@@ -56,7 +56,7 @@ WHY = {
     "program": "were judged by a program, not by a person",
     "answer": "have a verdict that does not name the right action",
     "confirmed": "were confirmed, so no action was better",
-    "prompt": "lack a field of the prompt",
+    "prompt": "lack a field of the prompt, or are chats that cannot be read",
 }
 """Why a decision is left out, by the name that the statement below gives it; the first that holds, from its CASE."""
 OFFERING = {ActionSpaceKind.CHOICE, ActionSpaceKind.RANKING}

@@ -164,7 +164,7 @@ def text_of(state: Any) -> str:
 def _text_of_chat(state: Mapping[str, Any], messages: Sequence[Message]) -> str:
     said = [reply_as_text(message) for message in messages if message["role"] != "system"]
     chat = " ".join(said or map(reply_as_text, messages))
-    repeats = " ".join(str(state.get("input") or "").split()) in " ".join(chat.split())
+    repeats = "".join(str(state.get("input") or "").split()) in "".join(chat.split())
     beside = {"messages", *SHARED_FIELDS, *(("input",) if repeats else ())}
     return " ".join([*_texts({name: state[name] for name in state if name not in beside}), chat])
 

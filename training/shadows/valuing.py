@@ -60,7 +60,7 @@ def value_both(spec: RewardSpec, actions: Mapping[uuid.UUID, Any]) -> dict[uuid.
             now=timezone.now(),
         )
         for one in gathered:
-            done = plan.value(_keep_action(one.facts, one.facts.action))
+            done = plan.value(_keep_action(one.facts, one.facts.action, one.facts.completion))
             other = plan.value(_keep_action(one.facts, actions[one.decision]))
             if done.raw is not None:
                 alike = done.components.keys() == other.components.keys()
@@ -68,13 +68,13 @@ def value_both(spec: RewardSpec, actions: Mapping[uuid.UUID, Any]) -> dict[uuid.
     return found
 
 
-def _keep_action(facts: Facts, action: Any) -> Facts:
+def _keep_action(facts: Facts, action: Any, words: str | None = None) -> Facts:
     says = action if isinstance(action, Mapping) else {}
     return msgspec.structs.replace(
         facts,
         measures={},
         action=action,
-        completion=as_completion(action),
+        completion=as_completion(action, words),
         confidence=None,
         reasoning=says.get("reasoning"),
         alternatives=None,

@@ -78,6 +78,8 @@ class TestChats:
         assert make_prompt(version("choice"), chat) == Prompt("Tuesday")
         told = version(template="{{ customer }} asks: {{ input }}")
         assert make_prompt(told, chat | {"customer": "Ann"}) == Prompt("Ann asks: Tuesday")
+        imported = version(template="messages: {{ messages }}\nmodel: {{ model }}")
+        assert make_prompt(imported, chat | {"model": "gpt"}).messages == (FLIGHT, WHICH, TUESDAY)
         assert make_prompt(told, chat).messages  # where nothing else is known, the chat is all there is
 
     def test_tools_that_the_version_offered_with_a_decision_stand_in_the_chat(self):

@@ -25,7 +25,7 @@ def assistant(**fields: Any) -> dict[str, Any]:
     [
         ({"role": "developer", "content": "Be brief."}, {"role": "system", "content": "Be brief."}),
         ({"role": "human", "content": [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}, PICTURE]},
-         {"role": "user", "content": "a\nb\n[image]"}),
+         {"role": "user", "content": "ab[image]"}),
         (assistant(content=None, tool_calls=[LOOK | {"function": {"name": "look", "arguments": '{"at": "Oslo"}'}}]),
          assistant(content="", tool_calls=[LOOK])),
         (assistant(content="I look.", tool_calls=[{"id": "c1", "name": "look", "arguments": {"at": "Oslo"}}]),
@@ -35,6 +35,10 @@ def assistant(**fields: Any) -> dict[str, Any]:
              "name": "look", "arguments": {"arguments": "nothing"}}}])),
         ({"role": "tool", "tool_call_id": "c1", "name": "look", "content": [{"type": "text", "text": "rain"}]},
          {"role": "tool", "content": "rain", "tool_call_id": "c1"}),
+        (assistant(content=None, refusal="No."), assistant(content="No.")),
+        (assistant(content="", tool_calls=[{"id": "c1", "type": "custom", "custom": {"name": "run", "input": "ls"}}]),
+         assistant(content="", tool_calls=[{"id": "c1", "type": "function", "function": {
+             "name": "run", "arguments": {"arguments": "ls"}}}])),
         (assistant(content=[{"type": "thinking", "thinking": "hm"}, {"type": "refusal", "refusal": "No."}]),
          assistant(content="No.")),
     ],

@@ -60,9 +60,9 @@ def form_of(prompts: Iterable[Prompt]) -> PromptForm | None:
     counts: Counter[str] = Counter()
     shared: dict[str, str] = {}
     for prompt in prompts:
-        has_system, text = _find_turn(prompt)
-        head = _digest(has_system, text)
+        head = _digest(prompt)
         counts[head] += 1
+        text = asked_in(prompt)
         shared[head] = _find_shared(shared.get(head, text), text)[:LONGEST]
     if not counts:
         return None
@@ -71,22 +71,25 @@ def form_of(prompts: Iterable[Prompt]) -> PromptForm | None:
     return msgspec.structs.replace(form, begins=shared[first]) if first in form.common else form
 
 
+def asked_in(prompt: Prompt) -> str:
+    """The prompt's own text; of a chat, what the user says last."""
+    said = [message["content"] for message in prompt.messages if message["role"] == "user"]
+    return said[-1] if said else prompt.text
+
+
+def is_told(prompt: Prompt) -> bool:
+    """Whether there is a system prompt."""
+    return bool(prompt.system) or any(message["role"] == "system" for message in prompt.messages[:1])
+
+
 def _find_shared(one: str, other: str) -> str:
     """What both begin with."""
     return one[: next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))]
 
 
-def _find_turn(prompt: Prompt) -> tuple[bool, str]:
-    """Whether there is a system prompt, and the user's turn: of a chat the last one."""
-    if not prompt.messages:
-        return bool(prompt.system), prompt.text
-    turns = [message["content"] for message in prompt.messages if message["role"] == "user"]
-    return prompt.messages[0]["role"] == "system", turns[-1] if turns else ""
-
-
-def _digest(has_system: bool, text: str) -> str:
+def _digest(prompt: Prompt) -> str:
     """With whether there is a system prompt: under one, a model was asked otherwise than without."""
-    told = f"{has_system}/{text[:HEAD]}"
+    told = f"{is_told(prompt)}/{asked_in(prompt)[:HEAD]}"
     return hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 

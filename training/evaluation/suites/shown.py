@@ -137,7 +137,8 @@ def draw_versions(scores: Sequence[SuiteScore]) -> dict[str, Any] | None:
 
 
 def list_errors(score: SuiteScore) -> list[dict[str, Any]]:
-    """The kept wrong answers with the start of their prompts, from the suite's rows; "" where those are gone."""
+    """The kept wrong answers with the start of their prompts, of chats the end, from the suite's rows; "" where those
+    are gone."""
     prompts = _read_prompts(score.suite, {one["id"] for one in score.scores["errors"]})
     return [one | {"prompt": prompts.get(one["id"], "")} for one in score.scores["errors"]]
 
@@ -151,5 +152,6 @@ def _read_prompts(suite: EvaluationSuite, wanted: set[str]) -> dict[str, str]:
         for line in lines:
             row = json.loads(line)
             if str(row["id"]) in wanted:
-                found[str(row["id"])] = row["prompt"][:LONGEST_PROMPT]
+                prompt = row["prompt"]  # of a chat its end, where the question stands
+                found[str(row["id"])] = prompt[-LONGEST_PROMPT:] if row.get("messages") else prompt[:LONGEST_PROMPT]
     return found

@@ -14,7 +14,7 @@ from decisions.agents.chat_actions import canonical_action
 from decisions.agents.prompts import PromptError, is_chat, make_prompt
 from decisions.agents.replies import has_unread, make_reply
 from decisions.models import AgentVersion
-from models_registry.backends.chat_reading import holds_media
+from models_registry.backends.chat_reading import names_pictures
 from models_registry.backends.chat_rows import Message, find_chat_faults, reply_as_text
 from models_registry.backends.prompts import Prompt
 from training.rows.selection import Rewarded
@@ -53,7 +53,7 @@ def ask_text(version: AgentVersion, state: Mapping[str, Any], options: Any) -> P
     """What was asked, or why nothing can be learnt from it, a key of `training.datasets.preview.WHY`. Raises
     PromptError."""
     prompt = make_prompt(version, state, options or ())
-    if is_chat(version, state) and holds_media(state["messages"]):
+    if is_chat(version, state) and names_pictures(state["messages"]):
         return "media"
     if prompt.messages and any(find_chat_faults(prompt.messages, prompt.tools)):
         return "chat"
