@@ -34,7 +34,7 @@ from decisions.traces.dialects import translate_span
 from decisions.traces.episodes import refresh_episodes
 from decisions.traces.links import find_answers, link_traces
 from decisions.traces.mapping import MappedDecision, MappedSpan, is_of_an_agent, read_span, with_agent
-from decisions.traces.otlp import Refusal
+from decisions.traces.refusals import Refusal
 from decisions.traces.spans import Span, fault_of_span
 from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, InvalidInput
