@@ -89,8 +89,8 @@ def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
     refused += [_conflict(one) for one in ready if one.mapped.step.id in written.conflicts]
     refused += [_unusable(one) for one in ready if one.mapped.step.id in written.foreign]
     _record_feedback(by, ready, episodes, warnings)
-    refresh_episodes([one.mapped for one in ready], episodes, agents)
-    link_traces(by, episodes.values())
+    framed = refresh_episodes([one.mapped for one in ready], episodes, agents)
+    link_traces(by, episodes.values(), framed)
     _move_to_roots(by, ready, episodes, agents, now)
     return Recorded(tuple(refused), tuple(warnings), tuple(left_out))
 
