@@ -1,5 +1,5 @@
 """An agent of the Vercel AI SDK, as npm publishes it, traced by @vercel/otel and by the plain Node SDK's exporters,
-which send chunked bodies, against a live server."""
+which send chunked bodies, against the web process."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _major(node: str) -> int:
 
 @pytest.mark.parametrize(("version", "sender"), RUNS, ids=[" ".join(run) for run in RUNS])
 def test_a_traced_agent_of_the_ai_sdk_becomes_an_episode(
-    version: str, sender: str, live_server: Any, api: Any, tmp_path: Path
+    version: str, sender: str, web: str, api: Any, tmp_path: Path
 ) -> None:
     node, modules = fetch_packages(f"ai-sdk-{version}", PACKAGES[version])
     program = shutil.copy(PROGRAMS / "node_agent.mjs", modules.parent)  # where its imports are found
     command = [node_for(version, node), program, version, sender]
-    said = run_traced(command, url=live_server.url, token=api("decisions:write").token, folder=tmp_path)
+    said = run_traced(command, url=web, token=api("decisions:write").token, folder=tmp_path)
     assert said.strip() == ANSWER
     check_episode(agent="weather-agent")

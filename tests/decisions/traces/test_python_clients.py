@@ -1,4 +1,4 @@
-"""An agent traced by each client of Python as it is published, in an environment of its own, against a live server."""
+"""An agent traced by each client of Python, each as it is published, against the web process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SENDER = "opentelemetry-exporter-otlp-proto-http"
 REQUIREMENTS = {
     "pydantic_ai": ("pydantic-ai-slim[openai]==2.68.0", SENDER),
     "openinference": ("openinference-instrumentation-openai==0.1.66", "openai==3.57.0", SENDER),
-    "traceloop": ("traceloop-sdk==0.62.4", "openai==3.57.0"),
+    "traceloop": ("traceloop-sdk==0.62.4", "openai==3.57.0", "httpx==0.28.1"),
     "langfuse": ("langfuse==5.0.4", "openai==3.57.0"),
     "mlflow": ("mlflow-tracing==3.17.2", "openai==3.57.0", SENDER),
 }
@@ -35,7 +35,7 @@ def completion(number: int, reason: str, message: dict[str, Any]) -> tuple[int, 
 
 @pytest.mark.parametrize("client", REQUIREMENTS)
 def test_a_traced_agent_becomes_an_episode(
-    client: str, live_server: Any, api: Any, serve: Callable[[], OpenAIServer], tmp_path: Path
+    client: str, web: str, api: Any, serve: Callable[[], OpenAIServer], tmp_path: Path
 ) -> None:
     python = environment_with(f"traced-{client}", *REQUIREMENTS[client], sources=(Path(__file__),))
     server = serve()
@@ -44,6 +44,6 @@ def test_a_traced_agent_becomes_an_episode(
         completion(2, "stop", {"content": ANSWER}),
     ]
     command: list[str | Path] = [python, PROGRAMS / "python_agents.py", client, server.url.removesuffix("/v1")]
-    said = run_traced(command, url=live_server.url, token=api("decisions:write").token, folder=tmp_path)
+    said = run_traced(command, url=web, token=api("decisions:write").token, folder=tmp_path)
     assert said.strip().endswith(ANSWER)
     check_episode(**TOLD.get(client, {"agent": "weather-app"}))
