@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.agents.current import CurrentAgent
-from decisions.models import Decision, Episode, Step
+from decisions.models import Decision, Episode, Step, StepKind
 from decisions.traces.mapping import MappedSpan
 from decisions.traces.messages import find_answer, find_question
 
@@ -36,8 +36,11 @@ SELECT e.id, s.id, s.started_at, s.duration_ms, s.place
 
 def refresh_episodes(
     spans: Sequence[MappedSpan], episodes: Mapping[str, uuid.UUID], agents: Mapping[str, CurrentAgent]
-) -> None:
-    """Question, answer, agent and times of the episodes that these spans belong to, from all their steps so far."""
+) -> set[uuid.UUID]:
+    """Question, answer, agent and times of the episodes that these spans belong to, from all their steps so far.
+
+    Returns those of which something around their model calls is known: what that says holds for the calls.
+    """
     ends = _find_ends(episodes.values())
     steps = {
         step.id: step
@@ -53,12 +56,15 @@ def refresh_episodes(
     mapped: dict[uuid.UUID, list[MappedSpan]] = {}
     for span in spans:
         mapped.setdefault(episodes[span.trace], []).append(span)
+    framed: set[uuid.UUID] = set()
     rows = list(Episode.objects.select_for_update().filter(id__in=mapped).order_by("id"))
     for row in rows:
         if row.id not in ends:
             continue  # all its steps were refused as conflicts
         found = ends[row.id]
         top = steps[found["outermost"]]
+        if top.kind != StepKind.LLM_CALL:
+            framed.add(row.id)
         # Without a span around the model calls, or text in it, use the first call's question and the last answer.
         first, last = (steps.get(found.get(place, top.id), top) for place in ("first call", "last call"))
         row.query = _asked(top, states) or _asked(first, states) or row.query
@@ -69,9 +75,11 @@ def refresh_episodes(
             _refresh_episode(row, news)
             if news.step.id == top.id:
                 row.agent_id = agents[news.agent].agent.id
+                row.session, row.unit = news.session or row.session, news.unit or row.unit
         row.changed_at = timezone.now()
     fields = ["agent", "changed_at", "query", "final_response", "session", "unit", "started_at", "ended_at"]
     Episode.objects.bulk_update(rows, [*fields, "tasks_created", "tasks_completed", "tasks_failed"], batch_size=200)
+    return framed
 
 
 def _refresh_episode(row: Episode, mapped: MappedSpan) -> None:

@@ -50,7 +50,8 @@ UPDATE decisions_decision d
        unit = CASE WHEN t.unit <> '' AND (d.unit IS NULL OR d.unit = d.id::text AND d.exposure_id IS NULL)
                    THEN t.unit ELSE d.unit END
   FROM (
-    SELECT DISTINCT ON (s.decision_id) s.decision_id AS id, e.id AS episode, e.unit
+    SELECT DISTINCT ON (s.decision_id) s.decision_id AS id, e.id AS episode,
+           CASE WHEN %(framed)s::uuid[] IS NULL OR e.id = ANY(%(framed)s) THEN e.unit ELSE '' END AS unit
       FROM decisions_step s JOIN decisions_episode e ON e.id = s.episode_id
      WHERE {which} AND s.workspace_id = %(workspace)s AND s.decision_id IS NOT NULL AND e.trace IS NOT NULL
      ORDER BY s.decision_id, s.id
@@ -61,19 +62,18 @@ UPDATE decisions_decision d
 """
 
 
-def link_traces(by: Actor, episodes: Collection[uuid.UUID]) -> None:
-    """The decisions of these traces' steps: to their episodes, and to the units of these, where they have none. The
-    episodes are locked."""
-    _link(by, "s.episode_id = ANY(%(ids)s)", episodes)
+def link_traces(by: Actor, episodes: Collection[uuid.UUID], framed: Collection[uuid.UUID]) -> None:
+    """The decisions of these traces' steps: to their episodes, and in those that are `framed` to the episode's unit,
+    where they have none. The episodes are locked."""
+    _link(by, "s.episode_id = ANY(%(ids)s)", episodes, list(framed))
 
 
 def link_decision(by: Actor, decision_id: uuid.UUID) -> None:
     """A decision that is recorded after the step that names it."""
-    _link(by, "s.decision_id = ANY(%(ids)s)", [decision_id])
+    _link(by, "s.decision_id = ANY(%(ids)s)", [decision_id], None)
 
 
-def _link(by: Actor, which: str, ids: Collection[uuid.UUID]) -> None:
+def _link(by: Actor, which: str, ids: Collection[uuid.UUID], framed: list[uuid.UUID] | None) -> None:
+    values = {"ids": list(ids), "framed": framed, "workspace": by.workspace.id, "erased": ERASED_HASH}
     with connection.cursor() as cursor:
-        cursor.execute(
-            _LINK.format(which=which), {"ids": list(ids), "workspace": by.workspace.id, "erased": ERASED_HASH}
-        )
+        cursor.execute(_LINK.format(which=which), values)

@@ -21,15 +21,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from decisions.ingest.decoding import fault_of
 from decisions.traces.messages import MAX_DEPTH
+from decisions.traces.otlp_json import read_json
+from decisions.traces.refusals import Refusal, Unstorable, check_count, kept
 from decisions.traces.spans import Span, SpanEvent
-from decisions.traces.wire import MAX_MESSAGES, check_size
+from decisions.traces.wire import check_size, id_of_span, split_spans
 from workspaces.errors import InvalidInput, TooLarge
-from workspaces.http.parsing import MAX_BATCH, MAX_BODY, check_body
-from workspaces.storage.storable import is_storable
+from workspaces.http.parsing import MAX_BATCH, MAX_BODY
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 MAX_SPANS = 10_000
@@ -41,21 +42,9 @@ ENCODINGS = {"": None, "identity": None, "gzip": 16 + zlib.MAX_WBITS, "deflate":
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a span was not kept; `span_id` as far as it could be read."""
-
-    span_id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     spans: tuple[Span, ...]
     refused: tuple[Refusal, ...]
-
-
-class Unstorable(ValueError):
-    """A value that text or JSON in the database cannot hold."""
 
 
 def inflate(body: bytes, encoding: str) -> bytes:
@@ -88,35 +77,56 @@ def inflate(body: bytes, encoding: str) -> bytes:
 
 def read_request(body: bytes, media_type: str) -> Request:
     """Raises InvalidInput for what is no export request, TooLarge for one with too many spans."""
-    read = list(_read_json(body) if media_type == JSON else _read_protobuf(body))
+    read = list(read_json(body, most=MAX_SPANS) if media_type == JSON else _read_protobuf(body))
     spans = tuple(one for one in read if isinstance(one, Span))
     return Request(spans, tuple(one for one in read if isinstance(one, Refusal)))
-
-
-def _check_count(count: int) -> None:
-    if count > MAX_SPANS:
-        raise TooLarge(f"The request has {count} spans; at most {MAX_SPANS} are allowed.")
 
 
 # Protobuf
 
 
 def _read_protobuf(body: bytes) -> Iterator[Span | Refusal]:
-    request = ExportTraceServiceRequest()
     check_size(body)
+    for resource, spans in _groups(body):
+        about = _lenient(resource.attributes)
+        for span in spans:
+            if isinstance(span, Refusal):
+                yield span
+                continue
+            try:
+                yield _span_of_protobuf(span, about)
+            except Unstorable as error:
+                yield Refusal(span.span_id.hex(), str(error))
+
+
+def _groups(body: bytes) -> list[tuple[Resource, list[trace_pb2.Span | Refusal]]]:
+    """The spans of each resource. Text that is not UTF-8 fails a message as a whole: then each span is read alone."""
+    request = ExportTraceServiceRequest()
     try:
         request.ParseFromString(body)
     except DecodeError as error:
-        raise InvalidInput(f"The body is not an ExportTraceServiceRequest: {error}") from error
-    _check_count(sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans))
-    for resource_spans in request.resource_spans:
-        resource = _lenient(resource_spans.resource.attributes)
-        for scope_spans in resource_spans.scope_spans:
-            for span in scope_spans.spans:
-                try:
-                    yield _span_of_protobuf(span, resource)
-                except Unstorable as error:
-                    yield Refusal(span.span_id.hex(), str(error))
+        split = list(split_spans(body))
+        check_count(count := sum(len(spans) for _, spans in split), MAX_SPANS)
+        if not count:
+            raise InvalidInput(f"The body is not an ExportTraceServiceRequest: {error}") from error
+        return [(_read_resource(resource), list(map(_read_alone, spans))) for resource, spans in split]
+    resources = request.resource_spans
+    check_count(sum(len(scope.spans) for one in resources for scope in one.scope_spans), MAX_SPANS)
+    return [(one.resource, [span for scope in one.scope_spans for span in scope.spans]) for one in resources]
+
+
+def _read_alone(span: bytes) -> trace_pb2.Span | Refusal:
+    try:
+        return trace_pb2.Span.FromString(span)
+    except DecodeError:
+        return Refusal(id_of_span(span).hex(), "it is no span, or holds text that is not UTF-8")
+
+
+def _read_resource(resource: bytes) -> Resource:
+    try:
+        return Resource.FromString(resource)
+    except DecodeError:
+        return Resource()
 
 
 def _span_of_protobuf(span: trace_pb2.Span, resource: Mapping[str, Any]) -> Span:
@@ -124,19 +134,19 @@ def _span_of_protobuf(span: trace_pb2.Span, resource: Mapping[str, Any]) -> Span
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
         parent_id=span.parent_span_id.hex(),
-        name=_kept(span.name),
+        name=kept(span.name),
         start_ns=span.start_time_unix_nano,
         end_ns=span.end_time_unix_nano,
         attributes=_attributes(span.attributes),
-        events=tuple(SpanEvent(_kept(e.name), e.time_unix_nano, _attributes(e.attributes)) for e in span.events),
+        events=tuple(SpanEvent(kept(e.name), e.time_unix_nano, _attributes(e.attributes)) for e in span.events),
         failed=span.status.code == trace_pb2.Status.STATUS_CODE_ERROR,
-        message=_kept(span.status.message),
+        message=kept(span.status.message),
         resource=resource,
     )
 
 
 def _attributes(pairs: Iterable[Any]) -> dict[str, Any]:
-    return {_kept(pair.key): _kept(_value(pair.value)) for pair in pairs}
+    return {kept(pair.key): kept(_value(pair.value)) for pair in pairs}
 
 
 def _lenient(pairs: Iterable[Any]) -> dict[str, Any]:
@@ -148,12 +158,6 @@ def _lenient(pairs: Iterable[Any]) -> dict[str, Any]:
         except Unstorable:
             continue
     return found
-
-
-def _kept(value: Any) -> Any:
-    if not is_storable(value, MAX_DEPTH):
-        raise Unstorable("it holds a NUL, a lone surrogate, an integer beyond 64 bits, or nesting that is too deep")
-    return value
 
 
 def _value(value: Any, depth: int = 0) -> Any:
@@ -173,157 +177,6 @@ def _value(value: Any, depth: int = 0) -> Any:
     if kind == "double_value":
         return given if math.isfinite(given) else str(given)  # jsonb has no such numbers
     return given
-
-
-# JSON. Not protobuf's own mapping: ids are hex here, and enumerations are numbers.
-
-Whole = int | str
-"""64-bit integers may come as text."""
-
-
-class JsonValues(msgspec.Struct):
-    values: list[JsonAny] | None = None
-
-
-class JsonPairs(msgspec.Struct):
-    values: list[JsonPair] | None = None
-
-
-class JsonAny(msgspec.Struct, rename="camel"):
-    string_value: str | None = None
-    bool_value: bool | None = None
-    int_value: Whole | None = None
-    double_value: float | str | None = None
-    array_value: JsonValues | None = None
-    kvlist_value: JsonPairs | None = None
-    bytes_value: str | None = None
-
-
-class JsonPair(msgspec.Struct):
-    key: str = ""
-    value: JsonAny | None = None
-
-
-class JsonEvent(msgspec.Struct, rename="camel"):
-    name: str | None = None
-    time_unix_nano: Whole | None = None
-    attributes: list[JsonPair] | None = None
-
-
-class JsonStatus(msgspec.Struct):
-    code: Whole | None = None
-    message: str | None = None
-
-
-class JsonSpan(msgspec.Struct, rename="camel"):
-    trace_id: str = ""
-    span_id: str = ""
-    parent_span_id: str | None = None
-    name: str | None = None
-    start_time_unix_nano: Whole | None = None
-    end_time_unix_nano: Whole | None = None
-    attributes: list[JsonPair] | None = None
-    events: list[JsonEvent] | None = None
-    status: JsonStatus | None = None
-
-
-class JsonScopeSpans(msgspec.Struct):
-    spans: list[JsonSpan] | None = None
-
-
-class JsonResource(msgspec.Struct):
-    attributes: list[JsonPair] | None = None
-
-
-class JsonResourceSpans(msgspec.Struct, rename="camel"):
-    resource: JsonResource | None = None
-    scope_spans: list[JsonScopeSpans] | None = None
-
-
-class JsonRequest(msgspec.Struct, rename="camel"):
-    resource_spans: list[JsonResourceSpans] | None = None
-
-
-DECODER = msgspec.json.Decoder(JsonRequest)
-
-
-def _read_json(body: bytes) -> Iterator[Span | Refusal]:
-    check_body(body, limit=MAX_BATCH, containers=MAX_MESSAGES)
-    try:
-        request = DECODER.decode(body)
-    except msgspec.ValidationError as error:
-        raise InvalidInput("The body is not an ExportTraceServiceRequest.", faults=[fault_of(error)]) from error
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"The body is not JSON: {error}") from error
-    groups = [
-        (resource_spans.resource, scope.spans or [])
-        for resource_spans in request.resource_spans or []
-        for scope in resource_spans.scope_spans or []
-    ]
-    _check_count(sum(len(spans) for _, spans in groups))
-    for resource, spans in groups:
-        about: dict[str, Any] = {}
-        for pair in (resource.attributes if resource else None) or []:
-            try:
-                about |= _json_attributes([pair])
-            except Unstorable:
-                continue
-        for span in spans:
-            try:
-                yield _span_of_json(span, about)
-            except Unstorable as error:
-                yield Refusal(span.span_id, str(error))
-
-
-def _span_of_json(span: JsonSpan, resource: Mapping[str, Any]) -> Span:
-    status = span.status or JsonStatus()
-    return Span(
-        trace_id=span.trace_id.lower(),
-        span_id=span.span_id.lower(),
-        parent_id=(span.parent_span_id or "").lower(),
-        name=span.name or "",
-        start_ns=_whole(span.start_time_unix_nano or 0),
-        end_ns=_whole(span.end_time_unix_nano or 0),
-        attributes=_json_attributes(span.attributes),
-        events=tuple(
-            SpanEvent(event.name or "", _whole(event.time_unix_nano or 0), _json_attributes(event.attributes))
-            for event in span.events or []
-        ),
-        failed=status.code in (2, "2", "STATUS_CODE_ERROR"),
-        message=status.message or "",
-        resource=resource,
-    )
-
-
-def _json_attributes(pairs: Iterable[JsonPair] | None) -> dict[str, Any]:
-    return {pair.key: _kept(_json_value(pair.value)) for pair in pairs or []}
-
-
-def _json_value(value: JsonAny | None) -> Any:
-    """The body's own depth is bounded already."""
-    if value is None:
-        return None
-    if value.string_value is not None:
-        return value.string_value
-    if value.bool_value is not None:
-        return value.bool_value
-    if value.int_value is not None:
-        return _whole(value.int_value)
-    if value.double_value is not None:
-        return value.double_value
-    if value.array_value is not None:
-        return [_json_value(inner) for inner in value.array_value.values or []]
-    if value.kvlist_value is not None:
-        return {pair.key: _json_value(pair.value) for pair in value.kvlist_value.values or []}
-    return value.bytes_value
-
-
-def _whole(given: Whole) -> int:
-    if isinstance(given, int):
-        return given
-    if len(given) > 20 or not given.removeprefix("-").isdecimal():
-        raise Unstorable(f"{given[:40]!r} is not a whole number of 64 bits")
-    return int(given)
 
 
 # Answers

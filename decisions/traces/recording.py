@@ -35,7 +35,7 @@ from decisions.traces.dialects import translate_span
 from decisions.traces.episodes import refresh_episodes
 from decisions.traces.links import find_answers, link_traces
 from decisions.traces.mapping import MappedDecision, MappedSpan, is_of_an_agent, read_span, with_agent
-from decisions.traces.otlp import Refusal
+from decisions.traces.refusals import Refusal
 from decisions.traces.spans import Span, fault_of_span
 from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, InvalidInput
@@ -90,8 +90,8 @@ def record_spans(*, by: Actor, spans: Sequence[Span]) -> Recorded:
     refused += [_conflict(one) for one in ready if one.mapped.step.id in written.conflicts]
     refused += [_unusable(one) for one in ready if one.mapped.step.id in written.foreign]
     _record_feedback(by, ready, episodes, warnings)
-    refresh_episodes([one.mapped for one in ready], episodes, agents)
-    link_traces(by, episodes.values())
+    framed = refresh_episodes([one.mapped for one in ready], episodes, agents)
+    link_traces(by, episodes.values(), framed)
     _move_to_roots(by, ready, episodes, agents, now)
     return Recorded(tuple(refused), tuple(warnings), tuple(left_out))
 

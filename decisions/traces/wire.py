@@ -1,6 +1,8 @@
-"""Estimates from a protobuf request's bytes what parsing it would cost, before it is parsed."""
+"""Walks through a protobuf request's bytes: what would parsing it cost, and where are its spans?"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from google.protobuf.descriptor import Descriptor
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -11,6 +13,8 @@ MAX_MESSAGES = 300_000
 """Messages in a request, attributes and their values among them: an empty one is two bytes, and 200 in memory."""
 MAX_FIELDS = 1_500_000
 
+RESOURCE_SPANS, RESOURCE, SCOPE_SPANS, SPANS, SPAN_ID = 1, 1, 2, 2, 2
+"""Numbers of fields, each in the message around it."""
 Children = dict[int, "Children"]
 """Field numbers that hold messages, and theirs."""
 
@@ -85,3 +89,34 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise InvalidInput("The body is not an ExportTraceServiceRequest: a number has more than 64 bits.")
+
+
+def split_spans(body: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Of each resource its own bytes and those of its spans, without reading them. The body has passed `check_size`."""
+    for number, resource_spans in _messages(body):
+        if number == RESOURCE_SPANS:
+            inner = list(_messages(resource_spans))
+            resource = b"".join(value for number, value in inner if number == RESOURCE)
+            scopes = [_messages(value) for number, value in inner if number == SCOPE_SPANS]
+            yield resource, [value for scope in scopes for number, value in scope if number == SPANS]
+
+
+def id_of_span(span: bytes) -> bytes:
+    """Empty where it has none."""
+    return next((value for number, value in _messages(span) if number == SPAN_ID), b"")
+
+
+def _messages(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Numbers and bytes of the fields that have a length; the others are skipped."""
+    at = 0
+    while at < len(body):
+        tag, at = _varint(body, at)
+        kind = tag & 7
+        if kind == 2:
+            size, at = _varint(body, at)
+            yield tag >> 3, body[at : at + size]
+            at += size
+        elif kind == 0:
+            _, at = _varint(body, at)
+        else:
+            at += 8 if kind == 1 else 4

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from decisions.traces.spans import Span
+from tests.decisions.traces.client_runs import running_web
 from tests.decisions.traces.spans_made import as_json, as_protobuf
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -40,3 +41,10 @@ def exporter(api: Any) -> Exporter:
 def exporter_of(api: Any) -> Callable[..., Exporter]:
     """`exporter_of(workspace, *scopes)`; without a workspace: nobody's."""
     return lambda workspace=None, *scopes: Exporter(api.of(workspace, *scopes).token if workspace else None)
+
+
+@pytest.fixture(scope="module")
+def web(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the web process, beside the tests' database."""
+    with running_web(tmp_path_factory.mktemp("web")) as url:
+        yield url

@@ -91,7 +91,10 @@ PROTOBUFS: dict[str, Callable[[], bytes]] = {
     "unknown fields": lambda: fill(b"\x78\x01"),
     "groups": lambda: fill(b"\x7b\x7c"),
 }
+LONE = b'{"value":{"stringValue":"%s"}}'
 JSONS: dict[str, Callable[[], bytes]] = {
+    "lone surrogates": lambda: SPAN % (LONE % (fill(b"\\ud800\\\\") + b"\\n" * 40)) + b"]",
+    "numbers": lambda: SPAN % (b'{"value":{"intValue":%s}}' % fill(b"9")),
     "attributes": lambda: SPAN % (fill(b"{},") + b"{}"),
     "values": lambda: SPAN % (b'{"value":{"arrayValue":{"values":[%s]}}}' % (fill(b"{},") + b"{}")),
 }

@@ -92,6 +92,44 @@ class TestAnswers:
         assert partial(answer)[0] == 2
         assert Step.objects.get().external_id == f"{1:016x}"
 
+    @pytest.mark.parametrize(
+        ("good", "bad"),
+        [
+            ('"stringValue": "cut \\ud83d\\ude00"', '"stringValue": "cut \\ud83d"'),
+            ('"stringValue": "\\\\ud83d"', '"stringValue": "\\ude00\\ud83d"'),
+            ('"stringValue": "a\\\\u0000"', '"stringValue": "a\\u0000"'),
+            ('"intValue": 9223372036854775807', '"intValue": 9223372036854775808'),
+            ('"intValue": "-9223372036854775808"', '"intValue": "99999999999999999999999"'),
+            ('"doubleValue": 0.5', '"doubleValue": 1e400'),
+            ('"stringValue": "7"', '"stringValue": 7'),
+        ],
+        ids=["cut emoji", "escaped", "NUL", "64 bits", "64 bits as text", "infinite", "another type"],
+    )
+    def test_one_bad_value_in_json_costs_its_span_only(self, exporter: Any, good: str, bad: str) -> None:
+        spans = [make_span(number, attributes={**TOOL, "own": f"value {number}"}) for number in (1, 2, 3)]
+        written = as_json(*spans).decode()
+        for number, value in ((1, good), (2, bad)):
+            written = written.replace(f'"stringValue": "value {number}"', value)
+        count, message = partial(exporter.post(written.encode(), JSON))
+        assert (count, "span 0000000000000002: " in message) == (1, True)
+        assert set(Step.objects.values_list("external_id", flat=True)) == {spans[0].span_id, spans[2].span_id}
+        expected = json.loads(f"{{{good}}}")
+        assert str(Step.objects.get(external_id=spans[0].span_id).attributes["own"]) in map(str, expected.values())
+
+    def test_text_that_is_not_utf_8_costs_its_span_only(self, exporter: Any) -> None:
+        spans = [make_span(number, attributes={**TOOL, "own": f"value {number}"}) for number in (1, 2, 3)]
+        written = as_protobuf(*spans).replace(b"value 2", b"value \xff").replace(b"Notes App", b"Notes \xffpp", 1)
+        assert partial(exporter.post(written)) == (
+            1,
+            "span 0000000000000002: it is no span, or holds text that is not UTF-8",
+        )
+        steps = Step.objects.order_by("external_id")
+        assert [(step.external_id, step.attributes["own"]) for step in steps] == [
+            (spans[0].span_id, "value 1"),
+            (spans[2].span_id, "value 3"),
+        ]
+        assert Episode.objects.get().agent.slug in ("unknown", "notes-app")
+
     @pytest.mark.parametrize("media_type", [PROTOBUF, JSON])
     def test_other_spans_of_the_trace_are_left_out_and_told(self, exporter: Any, media_type: str) -> None:
         web = make_span(attributes={"http.request.method": "GET"}, name="GET /")

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from decisions.models import Step
+from decisions.traces.dialects import translate_span
+from decisions.traces.mapping import read_span
+from decisions.traces.otlp import read_request
 from tests.decisions.traces.conftest import JSON
 from tests.decisions.traces.spans_made import nanoseconds
-from tests.decisions.traces.weather_episode import check_episode
+from tests.decisions.traces.weather_episode import ANSWER, CALL, MESSAGES, check_episode
 
 pytestmark = pytest.mark.django_db
 RECORDED = Path(__file__).parent / "recorded"
@@ -41,13 +44,29 @@ def spans_of(client: str) -> dict[str, Any]:
     return body
 
 
+QUICK = ("ai_sdk_6", "langfuse")
+
+
 @pytest.mark.parametrize("client", TOLD)
+def test_each_client_s_spans_hold_the_calls_and_their_answers(client: str) -> None:
+    spans = read_request(json.dumps(spans_of(client)).encode(), JSON).spans
+    told = sorted((read_span(translate_span(span)) for span in spans), key=lambda one: one.step.started_at)
+    first, second = (one for one in told if one.step.kind == "llm_call")
+    assert [one.decisions[0].actions.get("tool_calls") for one in (first, second)] == [[CALL], None]
+    assert second.decisions[0].actions["text"] == ANSWER
+    assert second.step.arguments["messages"] == MESSAGES
+    [tool] = (one.step for one in told if one.step.kind == "tool_call")
+    assert (tool.name, tool.arguments, tool.result) == ("weather", {"city": "Oslo"}, "18 degrees")
+
+
+@pytest.mark.parametrize("client", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in TOLD])
 def test_a_run_of_two_steps_with_a_tool_is_an_episode(exporter: Any, client: str) -> None:
     answer = exporter.post(json.dumps(spans_of(client)).encode(), JSON)
     assert (answer.status_code, answer.content) == (200, b"{}")
     check_episode(**TOLD[client])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["ai_sdk_7", "mlflow", "langfuse"])
 def test_span_by_span_tells_the_same(exporter: Any, client: str) -> None:
     """As exporters without batches send it: what ends first comes first."""
