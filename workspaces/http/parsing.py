@@ -29,8 +29,10 @@ LONG_NUMBER = b"0" * 19
 LONG_INTEGER = re.compile(rb"(?<![0-9.eE])(?<![eE][+-])-?[0-9]{19,}(?![0-9.eE])")
 STRING = re.compile(rb'"[^"]*"')
 SURROGATE = rb"\\u[dD][%s][0-9a-fA-F]{2}"
-PAIR = re.compile(SURROGATE % b"89abAB" + SURROGATE % b"c-fC-F")
+PAIR = SURROGATE % b"89abAB" + SURROGATE % b"c-fC-F"
 LONE_SURROGATE = re.compile(SURROGATE % b"89a-fA-F")
+# Possessive: each byte is looked at once, and nothing is kept of the million pairs of a large body.
+PAIRED = re.compile(rb"(?:[^\\]++|" + PAIR + rb"|(?!" + SURROGATE % b"89a-fA-F" + rb")\\)*+")
 HOLDS_NUL = "The body contains a NUL character, which is not allowed."
 
 
@@ -99,7 +101,7 @@ def _check_escapes(plain: bytes) -> None:
     """`plain`: the body without escaped backslashes."""
     if b"\\u0000" in plain:
         raise InvalidInput(HOLDS_NUL)
-    if LONE_SURROGATE.search(plain) and LONE_SURROGATE.search(PAIR.sub(b"", plain)):
+    if LONE_SURROGATE.search(plain) and not PAIRED.fullmatch(plain):
         raise InvalidInput("The body contains a lone surrogate, which is not valid text.")
 
 
