@@ -35,6 +35,7 @@ from decisions.importers.records import (
     read_each,
     text_of,
 )
+from decisions.ingest.step_schemas import StepIn
 
 TRAJECTORY = ".traj"
 RUN, RESPOND = "run", "respond"
@@ -122,10 +123,10 @@ class _Trajectory:
         self.messages.append({"role": "assistant", "content": response})
         if seen:
             self.messages.append({"role": "user", "content": seen})
-        steps = ()
+        steps: tuple[StepIn, ...] = ()
         if command:
             seconds = number_of(step.get("execution_time"))
-            fields = {"kind": "tool_call", "name": RUN, "arguments": call["arguments"], "result": seen}
+            fields: dict[str, Any] = {"kind": "tool_call", "name": RUN, "arguments": call["arguments"], "result": seen}
             fields |= {"started_at": moment, "duration_ms": seconds * 1000 if seconds and seconds > 0 else None}
             steps = (make_step(fields),)
         size = sum(len(text_of(message)) for message in messages) + len(response) + len(seen)
