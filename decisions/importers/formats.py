@@ -14,9 +14,12 @@ from decisions.importers import (
     jsonl,
     langfuse,
     mlflow,
+    open_bandit,
+    swe_agent,
     tau_bench,
     tensorzero,
     toolbox,
+    vw_text,
 )
 from decisions.importers.reading import JSON_ENDINGS
 from decisions.importers.records import Found, Reading
@@ -59,11 +62,14 @@ FORMATS = {
             dsjson.read,
             (*JSON_ENDINGS, ".dsjson", ".log"),
         ),
+        Format("vw", "Vowpal Wabbit's text of contextual bandits", vw_text.read, (".vw", ".txt", ".dat")),
+        Format("open-bandit", "Open Bandit Dataset", open_bandit.read, (".csv",)),
         Format("mlflow", "MLflow 3 traces", mlflow.read, fitted=True),
         Format(
             "harbor", "Trajectories of Harbor (ATIF), by themselves or in folders of trials", harbor.read, fitted=True
         ),
-        Format("tau-bench", "tau-bench results", tau_bench.read),
+        Format("tau-bench", "Results of tau-bench and tau2-bench", tau_bench.read),
+        Format("swe-agent", "Trajectories of SWE-agent", swe_agent.read, (".traj", ".json")),
         Format("tensorzero", "TensorZero's tables as JSON lines", tensorzero.read, fitted=True),
         Format("langfuse", "Langfuse's blob storage export", langfuse.read, fitted=True),
     )

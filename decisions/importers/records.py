@@ -27,6 +27,7 @@ EARLIEST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 LONGEST_SLUG = 63
 LONGEST_NAME = 200
 LONGEST_TEXT = 200_000
+PROBABILITY_ROUNDING = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +240,26 @@ def as_state(value: Any, name: str = "input") -> dict[str, Any]:
 
 
 def make_decision(fields: Mapping[str, Any]) -> DecisionIn:
-    """Raises msgspec.ValidationError with the field; what is None is left out."""
-    return msgspec.convert({name: value for name, value in fields.items() if value is not None}, DecisionIn)
+    """Probabilities a rounding error above 1 are 1. Raises msgspec.ValidationError with the field; what is None is left
+    out."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    if "propensity" in given:
+        given["propensity"] = as_probability(given["propensity"])
+    if isinstance(given.get("alternatives"), list):
+        given["alternatives"] = [
+            {**other, "probability": as_probability(other["probability"])} if _has_probability(other) else other
+            for other in given["alternatives"]
+        ]
+    return msgspec.convert(given, DecisionIn)
+
+
+def as_probability(value: Any) -> Any:
+    """1 for what is above it by no more than a sum of 32-bit numbers is wrong, anything else as it is."""
+    return 1.0 if isinstance(value, float) and 1.0 < value <= 1.0 + PROBABILITY_ROUNDING else value
+
+
+def _has_probability(other: Any) -> bool:
+    return isinstance(other, dict) and "probability" in other
 
 
 def make_step(fields: Mapping[str, Any]) -> StepIn:

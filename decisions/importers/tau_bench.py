@@ -1,4 +1,4 @@
-"""Results of tau-bench: a list of runs, each with its messages and its reward.
+"""Results of tau-bench, a list of runs, each with its messages and its reward, and of tau2-bench.
 
 A run is an episode. Every message of the assistant is a decision over the conversation so far; one without a tool call
 is the call `respond`, as in the benchmark. A tool's answer is a step of the decision that called it, and so is what
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from decisions.importers.reading import read_json_files
+from decisions.importers.reading import read_json, refuse_file
 from decisions.importers.records import (
     LONGEST_NAME,
     Found,
@@ -33,6 +33,7 @@ from decisions.importers.records import (
     read_each,
     text_of,
 )
+from decisions.importers.tau2 import as_run, is_simulation, read_results
 from decisions.ingest.step_schemas import StepIn
 
 RESPOND = "respond"
@@ -41,12 +42,21 @@ BETWEEN_MESSAGES = dt.timedelta(milliseconds=1)  # order within a run, of which 
 
 
 def read(files: Sequence[Path], reading: Reading) -> Iterator[Found]:
-    return read_each(read_json_files(files, reading), lambda record: read_run(record, reading))
+    for file in files:
+        try:
+            records = read_results(file, reading)
+        except OSError as error:
+            yield refuse_file(file, error)
+            continue
+        found = read_json(file, reading) if records is None else records
+        yield from read_each(found, lambda record: read_run(record, reading))
 
 
 def read_run(record: Record, reading: Reading) -> list[Found]:
     """One run's decisions in order, the reward on its episode last. Raises Refused or msgspec.ValidationError."""
     run = object_of(record.value, "the run")
+    if is_simulation(run):
+        run = as_run(run)
     messages = [object_of(message, "traj") for message in list_of(run.get("traj"), "traj")]
     for index, message in enumerate(messages):
         if message.get("role") not in ROLES:
@@ -72,7 +82,7 @@ def read_run(record: Record, reading: Reading) -> list[Found]:
         decision = make_decision(
             {
                 "id": reading.mint(moment, episode, str(index)),
-                "agent": reading.agent_for(None),
+                "agent": reading.agent_for(run.get("agent")),
                 "state": {"messages": messages[:index]},
                 "action": action,
                 "completion": completion,
@@ -80,7 +90,7 @@ def read_run(record: Record, reading: Reading) -> list[Found]:
                 "step_number": number,
                 "unit": str(task.get("user_id") or "")[:LONGEST_NAME] or None,
                 "external_id": f"{episode}-{index}",
-                "policy_name": reading.policy_for(None),
+                "policy_name": reading.policy_for(run.get("policy")),
                 "observed_at": moment,
             }
         )
@@ -166,7 +176,7 @@ def _rewards(
     assert isinstance(details, dict)
     inner = details.get("info") if isinstance(details.get("info"), dict) else {}
     assert isinstance(inner, dict)
-    values |= {name: inner.get(name) for name in ("r_actions", "r_outputs")}
+    values |= {name: inner.get(name) for name in ("r_actions", "r_outputs")} | run.get("parts", {})
     return [
         make_feedback(
             reading,

@@ -12,9 +12,12 @@ import msgspec
 from decisions.answer_ids import CHAT, MESSAGE, RESPONSE, read_decision_id
 from decisions.ingest.schemas import MAX_ITEMS
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError, TooLarge
-from workspaces.http.parsing import MAX_BODY
+from workspaces.http.list_items import FaultyList, split_list
+from workspaces.http.parsing import MAX_BATCH, MAX_BODY, check_body
 
 T = TypeVar("T")
+BROKEN = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What decoding raises for what is no JSON."""
 PATH = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 
 
@@ -88,8 +91,12 @@ class BodyDecoder(Generic[T]):
         try:
             if start != b"[":
                 return self._decode_single(body)
+            if isinstance(body, FaultyList):
+                return self._decode_items(body)
             return self._decode_list(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except BROKEN as error:
+            if start == b"[":
+                return self._decode_items(body)
             raise InvalidInput(f"The body is not valid JSON: {error}") from error
 
     def _decode_single(self, body: bytes) -> Batch[T]:
@@ -129,6 +136,25 @@ class BodyDecoder(Generic[T]):
             if not has_answer_id(fields):
                 raise
             return self._typed.decode(msgspec.json.encode(with_plain_id(fields)))
+
+    def _decode_items(self, body: bytes) -> Batch[T]:
+        """Each item by itself: what is wrong with one, even if it is no JSON, leaves the others."""
+        items = split_list(body, MAX_ITEMS)
+        self._check_count(len(items))
+        good: list[tuple[int, T]] = []
+        errors: list[ItemError] = []
+        for index, item in enumerate(items):
+            try:
+                check_body(item, limit=MAX_BATCH)
+                good.append((index, self._decode_item(item)))
+            except ReckonerError as error:
+                fault = FieldFault("", error.message.replace("The body", "The item"))
+                errors.append(ItemError(index, "invalid_input", (fault,)))
+            except msgspec.ValidationError as error:
+                errors.append(ItemError(index, "invalid_input", (fault_of(error),)))
+            except BROKEN as error:
+                errors.append(ItemError(index, "invalid_input", (FieldFault("", f"is not valid JSON: {error}"),)))
+        return Batch(good, errors, single=False)
 
     @staticmethod
     def _check_count(count: int) -> None:

@@ -23,7 +23,7 @@ from decisions.importers.records import Found, Imported, Place, Reading, Refusal
 from decisions.importers.running import MOST_DECISIONS, Unusable, check_batch, make_setup, survey
 from training.errors import UnusableImport
 from training.imports.plan import LABELLED, ImportPlan
-from training.imports.row_files import read_row_file
+from training.imports.row_files import RowFile, read_row_file, read_usable_rows
 from training.models import DatasetKind
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
@@ -91,7 +91,7 @@ def check_file(*, by: Actor, plan: ImportPlan, path: Path) -> Preview:
         raise _unusable([f"{path.name}: ends in {path.suffix or 'nothing'}; give {', '.join(plan.endings)}"])
     if plan.what == LABELLED:
         get_current_agent(by, plan.agent)
-    return _check_rows(path) if plan.what == LABELLED else _check_decisions(by, plan, path)
+    return _check_rows(plan, path) if plan.what == LABELLED else _check_decisions(by, plan, path)
 
 
 def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
@@ -101,8 +101,16 @@ def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
     return UnusableImport("The file cannot be imported. Nothing was imported.", faults=told)
 
 
-def _check_rows(path: Path) -> Preview:
+def read_planned_rows(plan: ImportPlan, path: Path) -> tuple[RowFile, list[str], list[str]]:
+    """The rows, what is left out as the plan allows, and the faults with which nothing is imported."""
+    if plan.leave_out_faulty:
+        return read_usable_rows(path, path.name)
     found, faults = read_row_file(path, path.name)
+    return found, [], faults
+
+
+def _check_rows(plan: ImportPlan, path: Path) -> Preview:
+    found, left_out, faults = read_planned_rows(plan, path)
     if faults:
         raise _unusable(faults)
     first, columns = found.rows[:FIRST], COLUMNS[found.kind]
@@ -110,8 +118,9 @@ def _check_rows(path: Path) -> Preview:
         columns = (columns[0], SYSTEM_COLUMN, *columns[1:])
     shown = (tuple(_cell_of(row.get(name)) for name, _ in columns) for row in first)
     kind = "preference" if found.kind == DatasetKind.PREFERENCES else found.kind
-    refused, refusals = len(found.refusals), tuple(found.refusals[:SHOWN])
-    return Preview(len(found.rows), columns, tuple(shown), kind, refused=refused, refusals=refusals)
+    refusals = [*found.refusals, *left_out]
+    shown_refusals = tuple(refusals[:SHOWN])
+    return Preview(len(found.rows), columns, tuple(shown), kind, refused=len(refusals), refusals=shown_refusals)
 
 
 def _cell_of(value: Any) -> str:

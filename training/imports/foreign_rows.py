@@ -52,8 +52,8 @@ def find_form(line: Line) -> Form:
     if begun:
         form = min(begun, key=lambda form: len(form.lacks(line)))
         raise ValueError(f"{form.name}: {' and '.join(form.lacks(line))} is missing")
-    fields = ", ".join(list(line)[:8]) or "no fields"
-    raise ValueError(f"is of no known form: it has {fields}; the forms are {', '.join(form.name for form in FORMS)}")
+    names = ", ".join(list(line)[:8]) or "no fields"
+    raise ValueError(f"is of no known form: it has {names}; the forms are {', '.join(form.name for form in FORMS)}")
 
 
 def read_chat(line: Line) -> list[Row]:

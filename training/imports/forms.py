@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from django import forms
+from django.urls import reverse
+from django.utils.html import format_html
 
 from decisions.importers.opening import GZ
 from decisions.importers.records import LONGEST_NAME
@@ -40,6 +42,7 @@ class ImportForm(forms.Form):
         agents = Agent.objects.for_workspace(by.workspace).order_by("name").values_list("slug", "name")
         field = self.fields["agent"]
         assert isinstance(field, forms.ChoiceField)
+        self.has_agents = agents.exists()
         field.choices = [*self.first_agents, *((slug, f"{name} ({slug})") for slug, name in agents)]
 
     first_agents: tuple[tuple[str, str], ...] = ()
@@ -70,10 +73,13 @@ class ImportForm(forms.Form):
 class LabelledForm(ImportForm):
     what = LABELLED
     name = forms.CharField(max_length=200, label="Name of the dataset", help_text="For example: labels of November")
+    leave_out_faulty = forms.BooleanField(
+        required=False, label="Leave out faulty lines", help_text="Otherwise a file with a fault is not imported."
+    )
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.order_fields(["file", "agent", "name"])
+        self.order_fields(["file", "agent", "name", "leave_out_faulty"])
         self.fields["file"].widget.attrs["accept"] = ",".join((*LABELLED_ENDINGS, GZ))
         told = (
             "JSON lines with prompt, options and answer, an export of decisions, or rows as TRL, ShareGPT, Alpaca and "
@@ -81,9 +87,19 @@ class LabelledForm(ImportForm):
         )
         self.fields["file"].help_text = f"{told} {SIZE}"
         self.fields["agent"].help_text = "The dataset is for training and evaluating the model of this agent."
+        if not self.has_agents:
+            self.fields["agent"].help_text = format_html(
+                'There is no agent yet. <a href="{}">Create one</a> first.',
+                reverse("pages:agent-new", args=[self.by.workspace.slug]),
+            )
 
     def read_plan(self, given: Mapping[str, Any]) -> ImportPlan:
-        return ImportPlan(what=LABELLED, agent=given["agent"], name=given["name"])
+        return ImportPlan(
+            what=LABELLED,
+            agent=given["agent"],
+            name=given["name"],
+            leave_out_faulty=given["leave_out_faulty"],
+        )
 
 
 class DecisionsForm(ImportForm):

@@ -21,6 +21,7 @@ class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`what`: rows, of whichever kind, become the dataset `name` of `agent`. Decisions are read in a `format`; an
     `agent` stands before the one that the file names, and `create_agents` makes those that are not there.
 
+    `leave_out_faulty`: rows without the lines that have faults are imported, where otherwise nothing is.
     `observed_at` and `policy` are for decisions that carry no time, and do not say who acted.
     """
 
@@ -31,6 +32,7 @@ class ImportPlan(msgspec.Struct, frozen=True, kw_only=True):
     create_agents: bool = False
     observed_at: dt.datetime | None = None
     policy: str = ""
+    leave_out_faulty: bool = False
 
     @property
     def endings(self) -> tuple[str, ...]:

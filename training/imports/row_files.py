@@ -3,6 +3,8 @@ export wrote, and the forms of other programs (training.imports.foreign_rows).""
 
 from __future__ import annotations
 
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from training.imports.labelled import read_rows
 from training.imports.row_lines import BROKEN, as_object, find_first, read_row_lines
 from training.models import DatasetKind
 
+PLACE = re.compile(r":(\d+): ")
 OWN: Mapping[RowKind, type[Logged | Text | Preference]] = {
     RowKind.LOGGED: Logged,
     RowKind.TEXT: Text,
@@ -72,6 +75,24 @@ def read_row_file(path: Path, name: str = "") -> tuple[RowFile, list[str]]:
         exported, faults = read_export(path, name)
         return RowFile(DatasetKind(exported.kind), list(exported.rows), exported.refusals), faults
     return _read_each(lines, name or str(path))
+
+
+def read_usable_rows(path: Path, name: str = "") -> tuple[RowFile, list[str], list[str]]:
+    """The rows without the lines that have faults, those faults, and the faults with which nothing can be read."""
+    found, faults = read_row_file(path, name)
+    lines, _ = read_row_lines(path, name)
+    faulty = {int(match[1]) for fault in faults if (match := PLACE.match(fault.removeprefix(name or str(path))))}
+    if len(faulty) < len({fault.split(": ")[0] for fault in faults}) or len(faulty) == len(lines):
+        return found, [], faults  # a fault of the whole file, or of every line
+    if not faults:
+        return found, [], []
+    with tempfile.TemporaryDirectory(prefix="reckoner-rows-") as folder:
+        usable = Path(folder) / "rows.jsonl"
+        # In their own lines, by which rows without an id are named.
+        kept = [b"" if n in faulty else lines.get(n, b"").replace(b"\n", b" ") for n in range(1, max(lines) + 1)]
+        usable.write_bytes(b"\n".join(kept))
+        found, others = read_row_file(usable, name or str(path))
+    return found, faults, others
 
 
 def _read_each(lines: Mapping[int, bytes], name: str) -> tuple[RowFile, list[str]]:

@@ -31,6 +31,9 @@ class ImportPlanBody(StrictBody):
         choices=FORMAT_CHOICES, default="jsonl", help_text="For decisions: format of the file"
     )
     create_agents = serializers.BooleanField(default=False, help_text="For decisions: create missing agents")
+    leave_out_faulty = serializers.BooleanField(
+        default=False, help_text="For rows: import the others where some lines have faults"
+    )
     observed_at = serializers.DateTimeField(required=False, help_text="Time of decisions without one")
     policy = serializers.CharField(
         max_length=LONGEST_NAME, required=False, help_text="Policy name of decisions without one"

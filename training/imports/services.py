@@ -24,9 +24,8 @@ from jobs.errors import JobCancelled, Permanent
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job, request_cancel
 from training.datasets.snapshots import import_rows
-from training.imports.checking import SHOWN, describe_refusal
+from training.imports.checking import SHOWN, describe_refusal, read_planned_rows
 from training.imports.plan import LABELLED, ImportPlan
-from training.imports.row_files import read_row_file
 from training.imports.uploads import drop_kept, keep_file, read_kept
 from training.models import DatasetSnapshot
 from workspaces.access.actors import Actor, system
@@ -105,7 +104,7 @@ def run_import(context: JobContext) -> dict[str, Any] | None:
 
 
 def _import_rows(context: JobContext, by: Actor, plan: ImportPlan, path: Path) -> None:
-    found, faults = read_row_file(path, path.name)
+    found, left_out, faults = read_planned_rows(plan, path)
     if faults:  # it was checked when it came: only a damaged disk leads here
         raise Permanent("; ".join(faults[:SHOWN]))
     if context.cancel_requested():
@@ -117,7 +116,8 @@ def _import_rows(context: JobContext, by: Actor, plan: ImportPlan, path: Path) -
 
     def end(dataset: DatasetSnapshot) -> None:
         with context.fenced():
-            context.complete({"dataset": str(dataset.id), "rows": dataset.rows})
+            told = {"refused": len(left_out), "refusals": left_out[:SHOWN]} if plan.leave_out_faulty else {}
+            context.complete({"dataset": str(dataset.id), "rows": dataset.rows, **told})
 
     context.progress(0.5, f"{len(found.rows):,} rows")
     import_rows(by=by, agent=agent, name=plan.name, kind=found.kind, rows=found.rows, on_made=end)

@@ -11,6 +11,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
 from workspaces.errors import InvalidInput, TooLarge, UnsupportedEncoding
+from workspaces.http.list_items import BLANK, FaultyList
 from workspaces.storage.storable import MAX_DEPTH, MAX_INTEGER
 
 MAX_BODY = 1024 * 1024
@@ -28,8 +29,10 @@ LONG_NUMBER = b"0" * 19
 LONG_INTEGER = re.compile(rb"(?<![0-9.eE])(?<![eE][+-])-?[0-9]{19,}(?![0-9.eE])")
 STRING = re.compile(rb'"[^"]*"')
 SURROGATE = rb"\\u[dD][%s][0-9a-fA-F]{2}"
-PAIR = re.compile(SURROGATE % b"89abAB" + SURROGATE % b"c-fC-F")
+PAIR = SURROGATE % b"89abAB" + SURROGATE % b"c-fC-F"
 LONE_SURROGATE = re.compile(SURROGATE % b"89a-fA-F")
+# Possessive: each byte is looked at once, and nothing is kept of the million pairs of a large body.
+PAIRED = re.compile(rb"(?:[^\\]++|" + PAIR + rb"|(?!" + SURROGATE % b"89a-fA-F" + rb")\\)*+")
 HOLDS_NUL = "The body contains a NUL character, which is not allowed."
 
 
@@ -39,21 +42,22 @@ def check_body(body: bytes, *, limit: int = MAX_BODY, containers: int = MAX_CONT
     a whole batch after validation. Not `values`: whoever decodes it refuses such items alone."""
     if len(body) > limit:
         raise TooLarge(f"The body has {len(body)} bytes; at most {limit} are allowed.")
-    if b"\x00" in body:
-        raise InvalidInput(HOLDS_NUL)
-    plain = body
+    plain = unescaped = body
     # One byte is found many times faster than two: most bodies escape nothing.
     if b"\\" in body:
-        plain = body.replace(b"\\\\", b"")
-        if values and b"\\u" in plain:
-            _check_escapes(plain)
-        plain = plain.replace(b'\\"', b"")
+        unescaped = body.replace(b"\\\\", b"")
+        plain = unescaped.replace(b'\\"', b"")
     shape = plain.translate(SHAPE, SHAPELESS)
     brackets = _brackets_of(shape)
     if brackets.count(b"[") > containers:
         raise TooLarge(f"The body has more than {containers} objects and lists.")
     if plain.count(b",") > MAX_VALUES and _outside_strings(plain.translate(None, NO_COMMA)).count(b",") > MAX_VALUES:
         raise TooLarge(f"The body has more than {MAX_VALUES} values.")
+    # The sizes come first: what is too large is not looked at item by item.
+    if b"\x00" in body:
+        raise InvalidInput(HOLDS_NUL)
+    if values and b"\\u" in unescaped:
+        _check_escapes(unescaped)
     if _nests_deeper(brackets, MAX_DEPTH):
         raise InvalidInput(f"The body is nested deeper than {MAX_DEPTH} levels.")
     # In the shape, digits may come from both sides of a letter or a space.
@@ -97,7 +101,7 @@ def _check_escapes(plain: bytes) -> None:
     """`plain`: the body without escaped backslashes."""
     if b"\\u0000" in plain:
         raise InvalidInput(HOLDS_NUL)
-    if LONE_SURROGATE.search(plain) and LONE_SURROGATE.search(PAIR.sub(b"", plain)):
+    if LONE_SURROGATE.search(plain) and not PAIRED.fullmatch(plain):
         raise InvalidInput("The body contains a lone surrogate, which is not valid text.")
 
 
@@ -128,9 +132,11 @@ def inflate(body: bytes, *, limit: int) -> bytes:
     return inflated
 
 
-def read_body(stream: IO[bytes], *, limit: int = MAX_BODY, context: dict[str, Any] | None = None) -> bytes:
-    """The checked bytes of a request; `context` is the parser's, and is emptied. Raises as the checks do, and
-    UnsupportedEncoding."""
+def read_body(
+    stream: IO[bytes], *, limit: int = MAX_BODY, context: dict[str, Any] | None = None, lists: bool = False
+) -> bytes:
+    """The checked bytes of a request; `context` is the parser's, and is emptied. With `lists`, those of a list in which
+    something is faulty are a FaultyList. Raises as the checks do, and UnsupportedEncoding."""
     body = stream.read(limit + 1)
     request = (context or {}).get("request")
     encoding = request.META.get("HTTP_CONTENT_ENCODING", "").strip().lower() if request is not None else ""
@@ -139,7 +145,12 @@ def read_body(stream: IO[bytes], *, limit: int = MAX_BODY, context: dict[str, An
             body = inflate(body, limit=limit)
     elif encoding not in {"", "identity"}:
         raise UnsupportedEncoding(f"A Content-Encoding of {encoding[:40]!r} is not supported. Send gzip or none.")
-    check_body(body, limit=limit)
+    try:
+        check_body(body, limit=limit)
+    except InvalidInput:
+        if not lists or body.lstrip(BLANK)[:1] != b"[":
+            raise
+        body = FaultyList(body)
     if context is not None:
         # The request refers to itself by it: megabytes would wait for the collector of cycles.
         context.clear()
@@ -172,7 +183,12 @@ class RawJSONParser(BaseParser):
 
 
 class RawBatchParser(RawJSONParser):
+    """Of a list in which something is faulty the bytes are handed on, too: whoever decodes it refuses that item."""
+
     limit = MAX_BATCH
+
+    def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        return read_body(stream, limit=self.limit, context=parser_context, lists=True)
 
 
 def raw_body(request: Request) -> bytes:

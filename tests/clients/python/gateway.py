@@ -23,12 +23,14 @@ Planned = str | tuple[int, dict[str, str]]
 
 @dataclass
 class Gateway:
-    """`seen` holds (moment of the monotonic clock, path, body) of every request, `logins` a proxy's passwords."""
+    """`seen` holds (moment of the monotonic clock, path, body) of every request, `logins` a proxy's passwords. A body
+    with `unreadable` in it is refused whole, as the API refuses what it cannot read."""
 
     url: str = ""
     plan: deque[Planned] = field(default_factory=deque)
     seen: list[tuple[float, str, bytes]] = field(default_factory=list)
     logins: list[str | None] = field(default_factory=list)
+    unreadable: bytes = b""
 
 
 @contextlib.contextmanager
@@ -49,6 +51,12 @@ def running_gateway(behind: str) -> Iterator[Gateway]:
                 return
             if isinstance(planned, tuple):
                 self.answer(planned[0], b"<html>the gateway's own page</html>", planned[1])
+                return
+            if gateway.unreadable and gateway.unreadable in body:
+                refusal = (
+                    b'{"error": {"code": "invalid_input", "message": "The body is not valid JSON.", "fields": []}}'
+                )
+                self.answer(400, refusal, {"Content-Type": "application/json"})
                 return
             gateway.logins.append(self.headers.get("Proxy-Authorization"))
             headers = {

@@ -77,17 +77,31 @@ def test_what_is_not_kept_is_reported_item_by_item_and_the_rest_is_kept(
 def test_a_body_that_cannot_be_read_is_split_until_the_item_is_found(
     client: Reckoner, gateway: Gateway, make_client: Callable[..., Reckoner], refusals: list[Refused]
 ) -> None:
-    """An integer beyond 64 bits makes the API refuse the whole body; a fault of the server before is another matter."""
+    """What makes the API refuse the whole body is found; a fault of the server before is another matter."""
     careful = make_client(gateway.url, linger_seconds=5.0)
     gateway.plan.append((500, {}))
     good = [decide_here(careful, f"text {number}") for number in range(9)]
-    bad = careful.record_decision("filer", {"text": "t", "number": 2**63}, "travel", policy_name="outside")
+    gateway.unreadable = b"unreadable"
+    bad = careful.record_decision("filer", {"text": "unreadable"}, "travel", policy_name="outside")
     good += [decide_here(careful, f"text {number}") for number in range(9, 20)]
     assert careful.flush()
     assert set(Decision.objects.values_list("id", flat=True)) == set(good)
     assert [(refusal.item["id"], refusal.status) for refusal in refusals] == [(str(bad), 400)]
     assert careful.stats().retries == 1
     assert len(gateway.seen) > 5
+
+
+def test_an_integer_beyond_64_bits_is_refused_alone(
+    client: Reckoner, gateway: Gateway, make_client: Callable[..., Reckoner], refusals: list[Refused]
+) -> None:
+    careful = make_client(gateway.url, linger_seconds=5.0)
+    good = [decide_here(careful, "one")]
+    bad = careful.record_decision("filer", {"text": "t", "number": 2**63}, "travel", policy_name="outside")
+    good.append(decide_here(careful, "two"))
+    assert careful.flush()
+    assert set(Decision.objects.values_list("id", flat=True)) == set(good)
+    assert [(refusal.item["id"], refusal.status) for refusal in refusals] == [(str(bad), 207)]
+    assert len(gateway.seen) == 1
 
 
 def test_what_a_host_may_hand_over_is_made_fit(client: Reckoner, refusals: list[Refused]) -> None:

@@ -110,3 +110,37 @@ def test_an_event_that_contradicts_itself_is_refused(importing, lines, given, re
     assert done.code == 1
     assert [one.startswith(f"{path}:1: {reason}") for one in done.report["refusals"]] == [True], done.report
     assert Decision.objects.get().external_id == "e-2"
+
+
+def test_a_probability_of_32_bits_a_rounding_error_above_1_is_1(importing, lines):
+    reported = (
+        '{"_label_cost": -1, "_label_probability": 1.0000001192092896, "_label_Action": 1, "_labelIndex": 0,'
+        ' "Timestamp": "2023-08-13T20:40:28Z", "EventId": "a", "a": [1, 2],'
+        ' "c": {"_multi": [{"_tag": "w"}, {"_tag": "s"}]}, "p": [1.0000001192092896, 0.0]}'
+    )
+    done = importing(lines(reported, event(_label_probability=None, p=[1.0000001, 0, 0])), *FLAGS)
+    assert done.code == 0, done.errors
+    assert list(Decision.objects.values_list("propensity", flat=True)) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("missing", [(), ("_labelIndex",), ("_label_Action",), ("a", "p", "_labelIndex")])
+def test_actions_may_be_counted_from_0(importing, lines, missing):
+    counted = event(a=[0, 2, 1], _labelIndex=0, _label_Action=0)
+    assert importing(lines({name: value for name, value in counted.items() if name not in missing}), *FLAGS).code == 0
+    decision = Decision.objects.get()
+    assert (decision.action, decision.propensity) == ("weather", 0.8)
+    if "p" not in missing:
+        told = {item["action"]: item["probability"] for item in decision.alternatives}
+        assert told == {"3": 0.15, "sports": 0.05}
+
+
+def test_events_that_were_sampled_alike_are_read_and_others_are_refused(importing, lines):
+    sampled = [event(EventId=f"e-{number}", pdrop=drop) for number, drop in enumerate((0.5, 0.5, 0.9, 1, "x"))]
+    path = lines(*sampled)
+    done = importing(path, *FLAGS)
+    assert (done.report["decisions"], done.report["refused"]) == (2, 3)
+    assert done.report["refusals"] == [
+        f"{path}:3: pdrop: is 0.9, but 0.5 in the first event: events have no weights here",
+        f"{path}:4: pdrop: 1 must be from 0 to below 1",
+        f"{path}:5: pdrop: 'x' must be from 0 to below 1",
+    ]

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from training.engine.rows.types import Preference, Text
-from training.imports.row_files import read_row_file
+from training.imports.row_files import read_row_file, read_usable_rows
 from training.models import DatasetKind
+from training.rows.trl_formats import FORMATS
 
 USER, HELPER = {"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}
 TOOL = {"type": "function", "function": {"name": "look", "description": "", "parameters": {"type": "object"}}}
@@ -329,3 +330,75 @@ def test_labelled_rows_without_an_id_are_numbered_by_their_line(tmp_path: Path) 
     row = {"prompt": "a graph", "options": ["graphs", "web"], "answer": "graphs"}
     kind, rows, faults = read(tmp_path, row, "", row | {"source": "label", "completion": "graphs"})
     assert (kind, [row["id"] for row in rows], faults) == (DatasetKind.LABELLED, ["1", "3"], [])
+
+
+SYSTEM_TEXT = {"id": "a", "prompt": "Q", "completion": "A", "system": "S", "reward": 1.0, "right": 1.0}
+OTHER_TEXT = SYSTEM_TEXT | {"id": "b", "completion": "B", "reward": 0.0, "right": 0.0}
+LABELLED = {"id": "a", "prompt": "Q", "options": ["A", "B"], "answer": "A", "source": "label"}
+LOGGED = {"id": "a", "prompt": "Q", "options": ["A", "B"], "action": "A", "propensity": 0.5, "reward": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("rows", "format", "kind"),
+    [
+        ([LABELLED], "rows", DatasetKind.LABELLED),
+        ([LOGGED], "rows", DatasetKind.LOGGED),
+        ([SYSTEM_TEXT, OTHER_TEXT], "rows", DatasetKind.TEXT),
+        ([PAIR | {"id": "a"}], "rows", DatasetKind.PREFERENCES),
+        ([SYSTEM_TEXT, OTHER_TEXT], "completion", DatasetKind.TEXT),
+        ([SYSTEM_TEXT, OTHER_TEXT], "chat", DatasetKind.TEXT),
+        ([SYSTEM_TEXT, OTHER_TEXT], "messages", DatasetKind.TEXT),
+        ([SYSTEM_TEXT, OTHER_TEXT], "kto", DatasetKind.TEXT),
+        ([PAIR | {"id": "a"}], "chat", DatasetKind.PREFERENCES),
+        ([PAIR | {"id": "a"}], "preference", DatasetKind.PREFERENCES),
+    ],
+)
+def test_what_export_dataset_writes_can_be_imported_again(
+    tmp_path: Path, rows: list[Any], format: str, kind: DatasetKind
+) -> None:
+    written = rows if format == "rows" else list(FORMATS[format](lambda: iter(rows)))
+    found, back, faults = read(tmp_path, *written)
+    assert (found, faults) == (kind, [])
+    kept = ("id", "prompt", "system", "completion", "chosen", "rejected", "answer", "action", "options")
+    if format in ("rows", "kto", "chat"):
+        kept = (*kept, "reward")
+    told = sorted(back, key=lambda row: row["id"])
+    assert [{k: v for k, v in row.items() if k in kept} for row in told] == [
+        {k: v for k, v in row.items() if k in kept} for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({"id": "a", "prompt": "Q"}, "prompt and completion: completion is missing"),
+        ({"id": "a", "prompt": "Q", "texts": ["A"], "rewards": [1.0]}, "a group of texts: give each text a line"),
+        ({"id": "1", "environment": "equations", "facts": {}, "text": "x"}, "a task of an environment"),
+    ],
+)
+def test_what_export_dataset_writes_for_other_programs_alone_is_refused_by_name(
+    tmp_path: Path, line: Any, reason: str
+) -> None:
+    assert reason in read(tmp_path, line)[2][0]
+
+
+@pytest.mark.parametrize(
+    ("content", "kept", "left_out", "faults"),
+    [
+        ("{a}\n{a}\n", ["1", "2"], 0, 0),
+        ("{a}\n{\n\n7\n{a}\n", ["1", "5"], 2, 0),
+        ("[{a},\n {b},\n {a}]", ["1", "3"], 1, 0),
+        ("{\n{\n", [], 0, 2),
+        ("", [], 0, 1),
+    ],
+)
+def test_lines_with_faults_can_be_left_out(
+    tmp_path: Path, content: str, kept: list[str], left_out: int, faults: int
+) -> None:
+    (tmp_path / "a.json").write_text(
+        content.replace("{a}", json.dumps(PAIR)).replace("{b}", json.dumps(PAIR | {"rejected": "A"}))
+    )
+    found, others, whole = read_usable_rows(tmp_path / "a.json", "a.json")
+    assert (len(others), len(whole)) == (left_out, faults)
+    if not faults:
+        assert [row["id"] for row in found.rows] == kept

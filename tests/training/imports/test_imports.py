@@ -425,3 +425,28 @@ def test_the_page_shows_pairs_and_a_packed_file(
     assert sent.status_code == 302, sent.context["form"].errors
     page = client.get(sent["Location"]).content.decode()
     assert "1 preference row" in page and "The better text" in page and "that one" in page
+
+
+def test_faulty_lines_are_left_out_where_that_is_asked(api: Any, agent: Any, store: Path) -> None:
+    pair = {"prompt": "Q", "chosen": "A", "rejected": "B"}
+    body = rows_body(pair, pair | {"rejected": "A"}, "{", pair)
+    assert api().post("imports", body).status_code == 400
+    asked = api().post("imports", body | {"leave_out_faulty": True})
+    assert asked.status_code == 202, asked.content
+    assert run(asked.json()["id"]) == "succeeded"
+    told = api().get(f"imports/{asked.json()['id']}").json()
+    assert told["counts"] == {"rows": 2, "refused": 2}
+    assert told["refusals"] == [
+        "rows.jsonl:2: preference pair: rejected: is the same as the chosen text",
+        "rows.jsonl:3: Input data was truncated",
+    ]
+    dataset = DatasetSnapshot.objects.get(id=told["dataset"])
+    rows = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
+    assert [json.loads(row)["id"] for row in rows] == ["1", "4"]
+    none = api().post("imports", rows_body("{", "{") | {"leave_out_faulty": True})
+    assert none.status_code == 400 and DatasetSnapshot.objects.count() == 1
+
+
+def test_without_an_agent_the_page_says_where_to_create_one(workspace: Any, owner: Any, page_client: Any) -> None:
+    new = reverse("pages:import-new", args=[workspace.slug])
+    assert reverse("pages:agent-new", args=[workspace.slug]) in page_client(owner).get(new).content.decode()
