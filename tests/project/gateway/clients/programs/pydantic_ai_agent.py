@@ -4,7 +4,6 @@
 # ///
 """An agent of pydantic-ai. Its default for typed output asks for a call of a tool."""
 
-import asyncio
 import sys
 
 from parts import run
@@ -45,12 +44,9 @@ def typed():
     return Agent(model, output_type=Trip, model_settings=settings).run_sync("Plan a trip to Oslo.").output.model_dump()
 
 
-def stream():
-    async def read():
-        async with Agent(model, model_settings=settings).run_stream("Is Oslo far?") as answer:
-            return [piece async for piece in answer.stream_text(delta=True, debounce_by=None)]
-
-    return asyncio.run(read())
+async def stream():
+    async with Agent(model, model_settings=settings).run_stream("Is Oslo far?") as answer:
+        return [piece async for piece in answer.stream_text(delta=True, debounce_by=None)]
 
 
 run(turns, tools, typed, stream)
