@@ -18,8 +18,11 @@ OF_THE_STATE = ("tools", "tool_choice", "response_format")
 RunOf = Callable[[Client], Run]
 
 OPENAI, RESPONSES = Client("openai_chat.py"), Client("openai_responses.py")
-LANGCHAIN, LLAMAINDEX, LITELLM = Client("langchain_chat.py"), Client("llamaindex_chat.py"), Client("litellm_chat.py")
-INSTRUCTOR, PYDANTIC_AI = Client("instructor_chat.py"), Client("pydantic_ai_agent.py")
+LANGCHAIN, LANGCHAIN_RESPONSES = Client("langchain_chat.py", "chats"), Client("langchain_chat.py", "responses")
+LLAMAINDEX, LITELLM = Client("llamaindex_chat.py"), Client("litellm_chat.py")
+INSTRUCTOR = Client("instructor_chat.py")
+PYDANTIC_AI = Client("pydantic_ai_agent.py", "chats")
+PYDANTIC_AI_RESPONSES = Client("pydantic_ai_agent.py", "responses")
 SMOLAGENTS, DSPY, INSPECT = Client("smolagents_agent.py"), Client("dspy_program.py"), Client("inspect_task.py")
 AGENTS = Client("openai_agents.py", "responses")
 AGENTS_BY_CHATS = Client("openai_agents.py", "chat_completions")
@@ -28,7 +31,7 @@ AI_SDK, AI_SDK_BY_CHATS = Client("ai_sdk.mjs", "responses"), Client("ai_sdk.mjs"
 AI_SDK_COMPATIBLE = Client("ai_sdk.mjs", "compatible")
 LANGCHAIN_JS = Client("langchain_js.mjs")
 CLIENTS = [
-    OPENAI, RESPONSES, LANGCHAIN, LLAMAINDEX, LITELLM, INSTRUCTOR, PYDANTIC_AI, SMOLAGENTS, AGENTS, AGENTS_BY_CHATS,
+    OPENAI, RESPONSES, LANGCHAIN, LANGCHAIN_RESPONSES, LLAMAINDEX, LITELLM, INSTRUCTOR, PYDANTIC_AI, PYDANTIC_AI_RESPONSES, SMOLAGENTS, AGENTS, AGENTS_BY_CHATS,
     DSPY, INSPECT, NODE, NODE_RESPONSES, AI_SDK, AI_SDK_BY_CHATS, AI_SDK_COMPATIBLE, LANGCHAIN_JS,
 ]  # fmt: skip
 
@@ -117,7 +120,7 @@ def test_dspy_calls_a_tool_in_words(run_of: RunOf) -> None:
     assert "rain in Oslo" in answered.talk[-1][1] and RAIN in answered.action
 
 
-@of(*without(INSTRUCTOR, PYDANTIC_AI, DSPY))
+@of(*without(INSTRUCTOR, PYDANTIC_AI, PYDANTIC_AI_RESPONSES, DSPY))
 def test_a_typed_answer_is_json_of_its_schema(run_of: RunOf, client: Client) -> None:
     check_json(run_of(client), "typed", "Plan a trip to Oslo.")
 
@@ -142,7 +145,9 @@ def check_json(run: Run, part: str, question: str) -> None:
     assert answered.state["response_format"]["type"] == "json_schema"
 
 
-@pytest.mark.parametrize(("client", "tool"), [(INSTRUCTOR, "Trip"), (PYDANTIC_AI, "final_result")])
+@pytest.mark.parametrize(
+    ("client", "tool"), [(INSTRUCTOR, "Trip"), (PYDANTIC_AI, "final_result"), (PYDANTIC_AI_RESPONSES, "final_result")]
+)
 def test_a_typed_answer_by_a_tool_is_its_call(run_of: RunOf, client: Client, tool: str) -> None:
     run = run_of(client)
     assert run.result_of("typed") == TRIP

@@ -2,7 +2,7 @@
 # requires-python = ">=3.12"
 # dependencies = ["langchain-openai==1.7.4"]
 # ///
-"""LangChain's ChatOpenAI."""
+"""LangChain's ChatOpenAI, by chat completions, its default, or by responses."""
 
 import sys
 
@@ -12,13 +12,14 @@ from langchain_openai import ChatOpenAI
 from parts import run
 from pydantic import BaseModel
 
-url, key = sys.argv[1:]
+url, key, api = sys.argv[1:]
 model = ChatOpenAI(
     model="helper",
     base_url=url,
     api_key=key,
     default_headers={"X-Reckoner-Episode": "journey"},
     model_kwargs={"user": "ann"},
+    use_responses_api=api == "responses",
 )
 
 
@@ -37,7 +38,7 @@ def turns():
     messages = [SystemMessage("Be brief."), HumanMessage("How do I get to Oslo?")]
     first = model.invoke(messages)
     second = model.invoke([*messages, first, HumanMessage("And back?")])
-    return [first.content, second.content]
+    return [first.text, second.text]
 
 
 def tools():
@@ -45,7 +46,7 @@ def tools():
     messages = [HumanMessage("How is the weather in Oslo?")]
     asked = with_tools.invoke(messages)
     results = [weather.invoke(call) for call in asked.tool_calls]
-    return with_tools.invoke([*messages, asked, *results]).content
+    return with_tools.invoke([*messages, asked, *results]).text
 
 
 def typed():
@@ -53,7 +54,7 @@ def typed():
 
 
 def stream():
-    return [chunk.content for chunk in model.stream("Is Oslo far?") if chunk.content]
+    return [chunk.text for chunk in model.stream("Is Oslo far?") if chunk.text]
 
 
 run(turns, tools, typed, stream)

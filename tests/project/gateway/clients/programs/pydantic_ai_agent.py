@@ -2,18 +2,19 @@
 # requires-python = ">=3.12"
 # dependencies = ["pydantic-ai-slim[openai]==2.68.0"]
 # ///
-"""An agent of pydantic-ai. Its default for typed output asks for a call of a tool."""
+"""An agent of pydantic-ai, by chat completions or by responses. It asks for typed output by a call of a tool."""
 
 import sys
 
 from parts import run
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-url, key = sys.argv[1:]
-model = OpenAIChatModel("helper", provider=OpenAIProvider(base_url=url, api_key=key))
+url, key, api = sys.argv[1:]
+kind = OpenAIResponsesModel if api == "responses" else OpenAIChatModel
+model = kind("helper", provider=OpenAIProvider(base_url=url, api_key=key))
 settings = OpenAIChatModelSettings(openai_user="ann", extra_headers={"X-Reckoner-Episode": "journey"})
 
 
