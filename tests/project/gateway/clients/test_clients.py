@@ -31,8 +31,9 @@ AI_SDK, AI_SDK_BY_CHATS = Client("ai_sdk.mjs", "responses"), Client("ai_sdk.mjs"
 AI_SDK_COMPATIBLE = Client("ai_sdk.mjs", "compatible")
 LANGCHAIN_JS = Client("langchain_js.mjs")
 CLIENTS = [
-    OPENAI, RESPONSES, LANGCHAIN, LANGCHAIN_RESPONSES, LLAMAINDEX, LITELLM, INSTRUCTOR, PYDANTIC_AI, PYDANTIC_AI_RESPONSES, SMOLAGENTS, AGENTS, AGENTS_BY_CHATS,
-    DSPY, INSPECT, NODE, NODE_RESPONSES, AI_SDK, AI_SDK_BY_CHATS, AI_SDK_COMPATIBLE, LANGCHAIN_JS,
+    OPENAI, RESPONSES, LANGCHAIN, LANGCHAIN_RESPONSES, LLAMAINDEX, LITELLM, INSTRUCTOR, PYDANTIC_AI,
+    PYDANTIC_AI_RESPONSES, SMOLAGENTS, AGENTS, AGENTS_BY_CHATS, DSPY, INSPECT, NODE, NODE_RESPONSES, AI_SDK,
+    AI_SDK_BY_CHATS, AI_SDK_COMPATIBLE, LANGCHAIN_JS,
 ]  # fmt: skip
 
 
@@ -83,7 +84,7 @@ def test_two_turns_of_dspy_are_in_its_own_words(run_of: RunOf) -> None:
 def test_a_tool_is_called_and_its_result_answered(run_of: RunOf, client: Client) -> None:
     run = run_of(client)
     assert run.result_of("tools") == RAIN
-    called, answered = run.about("weather")
+    called, answered = run.about("How is the weather in Oslo?")
     check_fields([called, answered])
     assert called.talk == [("user", "How is the weather in Oslo?")]
     assert called.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": CALL_ID}]
@@ -97,10 +98,21 @@ def test_a_tool_is_called_and_its_result_answered(run_of: RunOf, client: Client)
     assert (answered.action, answered.completion) == (RAIN, RAIN)
 
 
+@of(AI_SDK, AI_SDK_BY_CHATS, AI_SDK_COMPATIBLE, AGENTS, AGENTS_BY_CHATS, LANGCHAIN, LANGCHAIN_RESPONSES)
+def test_a_tool_may_be_called_in_a_stream(run_of: RunOf, client: Client) -> None:
+    run = run_of(client)
+    assert "".join(run.result_of("streamed_tools")) == RAIN
+    called, answered = run.about("Watch the weather in Oslo.")
+    check_fields([called, answered])
+    assert called.asked["stream"] is answered.asked["stream"] is True
+    assert called.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": CALL_ID}]
+    assert (answered.talk[-1], answered.action) == (("tool", "rain in Oslo"), RAIN)
+
+
 def test_smolagents_calls_a_tool_says_its_result_as_the_user_and_answers_by_a_call(run_of: RunOf) -> None:
     run = run_of(SMOLAGENTS)
     assert run.result_of("tools") == RAIN
-    called, answered = run.about("weather")
+    called, answered = run.about("How is the weather in Oslo?")
     check_fields([called, answered])
     assert called.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": CALL_ID}]
     assert called.options == ["weather", "final_answer"]
@@ -112,7 +124,7 @@ def test_smolagents_calls_a_tool_says_its_result_as_the_user_and_answers_by_a_ca
 def test_dspy_calls_a_tool_in_words(run_of: RunOf) -> None:
     run = run_of(DSPY)
     assert run.result_of("tools") == RAIN
-    recorded = run.about("weather")
+    recorded = run.about("How is the weather in Oslo?")
     called, *_, answered = recorded
     check_fields(recorded)
     assert (called.options, answered.options) == (None, None)
@@ -145,14 +157,13 @@ def check_json(run: Run, part: str, question: str) -> None:
     assert answered.state["response_format"]["type"] == "json_schema"
 
 
-@pytest.mark.parametrize(
-    ("client", "tool"), [(INSTRUCTOR, "Trip"), (PYDANTIC_AI, "final_result"), (PYDANTIC_AI_RESPONSES, "final_result")]
-)
-def test_a_typed_answer_by_a_tool_is_its_call(run_of: RunOf, client: Client, tool: str) -> None:
+@of(INSTRUCTOR, PYDANTIC_AI, PYDANTIC_AI_RESPONSES)
+def test_a_typed_answer_by_a_tool_is_its_call(run_of: RunOf, client: Client) -> None:
     run = run_of(client)
     assert run.result_of("typed") == TRIP
     [answered] = run.about("Plan a trip to Oslo.")
     check_fields([answered])
+    tool = "Trip" if client == INSTRUCTOR else "final_result"
     assert answered.action == [{"name": tool, "arguments": TRIP, "id": CALL_ID}]
     assert answered.options == [tool]
     assert answered.state["tool_choice"]

@@ -5,6 +5,8 @@
 """LangChain's ChatOpenAI, by chat completions, its default, or by responses."""
 
 import sys
+from functools import reduce
+from operator import add
 
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
@@ -57,4 +59,12 @@ def stream():
     return [chunk.text for chunk in model.stream("Is Oslo far?") if chunk.text]
 
 
-run(turns, tools, typed, stream)
+def streamed_tools():
+    with_tools = model.bind_tools([weather])
+    messages = [HumanMessage("Watch the weather in Oslo.")]
+    asked = reduce(add, with_tools.stream(messages))
+    results = [weather.invoke(call) for call in asked.tool_calls]
+    return [chunk.text for chunk in with_tools.stream([*messages, asked, *results]) if chunk.text]
+
+
+run(turns, tools, typed, stream, streamed_tools)

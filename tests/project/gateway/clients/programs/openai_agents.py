@@ -55,9 +55,17 @@ async def typed():
 
 
 async def stream():
-    running = Runner.run_streamed(Agent("Guide", model="helper", model_settings=settings), "Is Oslo far?")
+    return await read(Runner.run_streamed(Agent("Guide", model="helper", model_settings=settings), "Is Oslo far?"))
+
+
+async def streamed_tools():
+    agent = Agent("Guide", tools=[weather], model="helper", model_settings=settings)
+    return await read(Runner.run_streamed(agent, "Watch the weather in Oslo."))
+
+
+async def read(running):
     events = [event.data async for event in running.stream_events() if event.type == "raw_response_event"]
     return [event.delta for event in events if event.type == "response.output_text.delta"]
 
 
-run(turns, tools, typed, stream)
+run(turns, tools, typed, stream, streamed_tools)
