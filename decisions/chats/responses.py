@@ -1,7 +1,7 @@
 """The Responses API on the path of chats: input items become messages, and answers become items and their events.
 
-Text and function tools are taken. What would need a memory of earlier responses, or tools that OpenAI runs itself, is
-refused by name.
+Text, pictures and function tools are taken. What would need a memory of earlier responses, or tools that OpenAI runs
+itself, is refused by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from decisions.chats.written import Call, Written
 from workspaces.errors import FieldFault, InvalidInput
 
 UNSUPPORTED = ("previous_response_id", "conversation", "prompt", "background", "max_tool_calls", "context_management")
-PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "stream")
+PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "stream", "metadata")
 TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 
 
@@ -127,17 +127,27 @@ def _add_item(messages: list[dict[str, Any]], item: Mapping[str, Any], place: st
         raise InvalidInput("The input contains something that is not supported here.", faults=[fault])
 
 
-def _content(content: Any, place: str) -> str:
-    """Text, or parts of text, joined."""
+def _content(content: Any, place: str) -> str | list[dict[str, Any]]:
+    """Text; parts of text, joined; with a picture among them, the parts as chats have them."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         raise InvalidInput("The input is invalid.", faults=[FieldFault(place, "is not text", "text, or parts of text")])
-    for index, part in enumerate(content):
-        if not (isinstance(part, Mapping) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)):
-            fault = FieldFault(f"{place}[{index}]", "is not a part of text", "input_text or output_text")
-            raise InvalidInput("The input is invalid.", faults=[fault])
-    return "".join(part["text"] for part in content)
+    parts = [_part(part, f"{place}[{index}]") for index, part in enumerate(content)]
+    if all(part["type"] == "text" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return parts
+
+
+def _part(part: Any, place: str) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind in TEXT_PARTS and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if kind == "input_image" and isinstance(part.get("image_url"), str):
+        detail = {"detail": part["detail"]} if part.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
+    fault = FieldFault(place, "is not supported", "input_text, output_text, or input_image with its image_url")
+    raise InvalidInput("The input is invalid.", faults=[fault])
 
 
 class ResponseShape:

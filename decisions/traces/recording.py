@@ -181,8 +181,12 @@ def _find_agents(
                 continue
             left -= 1
             space = ActionSpaceKind.CHOICE if slug in offering else ActionSpaceKind.TEXT
+            prompt, completion = (None, None) if space in CHATTING else (4096, 1024)
             setup = AgentSetup(
-                prompt_template=TEMPLATE, action_space=space, max_prompt_tokens=4096, max_completion_tokens=1024
+                prompt_template=TEMPLATE,
+                action_space=space,
+                max_prompt_tokens=prompt,
+                max_completion_tokens=completion,
             )
             try:
                 with transaction.atomic():
