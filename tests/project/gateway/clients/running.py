@@ -94,6 +94,10 @@ class Run:
     faults: dict[str, str] = field(default_factory=dict)
     recorded: list[Recorded] = field(default_factory=list)
 
+    def result_of(self, part: str) -> Any:
+        assert part not in self.faults, self.faults[part]
+        return self.read[part]
+
     def about(self, *words: str) -> list[Recorded]:
         """The decisions of the chats that began with a question of these words, in their order."""
         return [one for one in self.recorded if all(word in one.question for word in words)]
@@ -106,9 +110,10 @@ def run_client(client: Client, *, url: str, key: str, asked: list[dict[str, Any]
     assert ended.returncode == 0, ended.stderr[-3000:]
     made = Run(recorded=list(_recorded(asked)))
     for line in ended.stdout.splitlines():
-        if not line.startswith(MARK):
-            continue  # what a library prints
-        name, value, fault = json.loads(line.removeprefix(MARK))
+        _, marked, told = line.partition(MARK)  # libraries print, too, and do not always end their lines
+        if not marked:
+            continue
+        name, value, fault = json.loads(told)
         made.read[name] = value
         if fault is not None:
             made.faults[name] = fault

@@ -35,6 +35,13 @@ await run({
     const output = Output.object({ schema: z.object({ to: z.string(), by: z.string() }) });
     return (await generateText({ ...about, prompt: "Plan a trip to Oslo.", output })).output;
   },
+  async streamed_tools() {
+    const prompt = "Watch the weather in Oslo.";
+    const pieces = [];
+    const result = streamText({ ...about, prompt, tools: { weather }, stopWhen: stepCountIs(3) });
+    for await (const piece of result.textStream) pieces.push(piece);
+    return pieces;
+  },
   async stream() {
     const pieces = [];
     for await (const piece of streamText({ ...about, prompt: "Is Oslo far?" }).textStream) pieces.push(piece);

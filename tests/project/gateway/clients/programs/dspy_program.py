@@ -2,9 +2,8 @@
 # requires-python = ">=3.12"
 # dependencies = ["dspy==3.4.1"]
 # ///
-"""DSPy, which writes the messages itself."""
+"""DSPy, which writes the messages itself, and asks for tools and types in words."""
 
-import asyncio
 import sys
 
 import dspy
@@ -30,12 +29,11 @@ class Guide(dspy.Signature):
     answer: str = dspy.OutputField()
 
 
-class Ask(dspy.Signature):
-    """Call what is needed."""
+class Plan(dspy.Signature):
+    """Plan what is asked for."""
 
     question: str = dspy.InputField()
-    tools: list[dspy.Tool] = dspy.InputField()
-    calls: dspy.ToolCalls = dspy.OutputField()
+    trip: Trip = dspy.OutputField()
 
 
 def weather(place: str) -> str:
@@ -52,27 +50,18 @@ def turns():
 
 
 def tools():
-    with dspy.context(adapter=dspy.ChatAdapter(use_native_function_calling=True)):
-        calls = dspy.Predict(Ask)(question="How is the weather in Oslo?", tools=[dspy.Tool(weather)]).calls
-    return [weather(**call.args) for call in calls.tool_calls]
+    return dspy.ReAct("question -> answer", tools=[weather])(question="How is the weather in Oslo?").answer
 
 
 def typed():
-    with dspy.context(adapter=dspy.JSONAdapter()):
-        return dspy.Predict("question -> trip: Trip", custom_types={"Trip": Trip})(
-            question="Plan a trip to Oslo."
-        ).trip.model_dump()
+    return dspy.Predict(Plan)(question="Plan a trip to Oslo.").trip.model_dump()
 
 
-def stream():
+async def stream():
     listener = dspy.streaming.StreamListener(signature_field_name="answer")
     answers = dspy.streamify(dspy.Predict("question -> answer"), stream_listeners=[listener])
-
-    async def read():
-        pieces = [piece async for piece in answers(question="Is Oslo far?")]
-        return [piece.chunk for piece in pieces if isinstance(piece, dspy.streaming.StreamResponse)]
-
-    return asyncio.run(read())
+    pieces = [piece async for piece in answers(question="Is Oslo far?")]
+    return [piece.chunk for piece in pieces if isinstance(piece, dspy.streaming.StreamResponse)]
 
 
 run(turns, tools, typed, stream)

@@ -4,11 +4,10 @@
 # ///
 """Inspect, whose name for an agent is openai-api/reckoner/SLUG, in a task and by its model alone."""
 
-import asyncio
 import json
 import sys
 
-from inspect_ai import Task, eval
+from inspect_ai import Task, eval_async
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig, ResponseSchema, get_model
 from inspect_ai.solver import generate, use_tools
@@ -40,25 +39,22 @@ def weather():
     return execute
 
 
-def turns():
-    async def talk():
-        messages = [ChatMessageSystem(content="Be brief."), ChatMessageUser(content="How do I get to Oslo?")]
-        first = await model.generate(messages)
-        second = await model.generate([*messages, first.message, ChatMessageUser(content="And back?")])
-        return [first.completion, second.completion]
-
-    return asyncio.run(talk())
+async def turns():
+    messages = [ChatMessageSystem(content="Be brief."), ChatMessageUser(content="How do I get to Oslo?")]
+    first = await model.generate(messages)
+    second = await model.generate([*messages, first.message, ChatMessageUser(content="And back?")])
+    return [first.completion, second.completion]
 
 
-def tools():
+async def typed():
+    wanted = GenerateConfig(response_schema=ResponseSchema(name="Trip", json_schema=json_schema(Trip)))
+    return json.loads((await model.generate("Plan a trip to Oslo.", config=wanted)).completion)
+
+
+async def tools():
     task = Task(dataset=[Sample("How is the weather in Oslo?")], solver=[use_tools(weather()), generate()])
-    [log] = eval(task, model=model, display="none", log_dir="logs")
+    [log] = await eval_async(task, model=model, log_dir="logs")
     return log.samples[0].output.completion
 
 
-def typed():
-    wanted = GenerateConfig(response_schema=ResponseSchema(name="Trip", json_schema=json_schema(Trip)))
-    return json.loads(asyncio.run(model.generate("Plan a trip to Oslo.", config=wanted)).completion)
-
-
-run(turns, tools, typed)
+run(turns, typed, tools)

@@ -2,9 +2,11 @@
 # requires-python = ">=3.12"
 # dependencies = ["langchain-openai==1.7.4"]
 # ///
-"""LangChain's ChatOpenAI."""
+"""LangChain's ChatOpenAI, by chat completions, its default, or by responses."""
 
 import sys
+from functools import reduce
+from operator import add
 
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
@@ -12,13 +14,14 @@ from langchain_openai import ChatOpenAI
 from parts import run
 from pydantic import BaseModel
 
-url, key = sys.argv[1:]
+url, key, api = sys.argv[1:]
 model = ChatOpenAI(
     model="helper",
     base_url=url,
     api_key=key,
     default_headers={"X-Reckoner-Episode": "journey"},
     model_kwargs={"user": "ann"},
+    use_responses_api=api == "responses",
 )
 
 
@@ -37,7 +40,7 @@ def turns():
     messages = [SystemMessage("Be brief."), HumanMessage("How do I get to Oslo?")]
     first = model.invoke(messages)
     second = model.invoke([*messages, first, HumanMessage("And back?")])
-    return [first.content, second.content]
+    return [first.text, second.text]
 
 
 def tools():
@@ -45,7 +48,7 @@ def tools():
     messages = [HumanMessage("How is the weather in Oslo?")]
     asked = with_tools.invoke(messages)
     results = [weather.invoke(call) for call in asked.tool_calls]
-    return with_tools.invoke([*messages, asked, *results]).content
+    return with_tools.invoke([*messages, asked, *results]).text
 
 
 def typed():
@@ -53,7 +56,15 @@ def typed():
 
 
 def stream():
-    return [chunk.content for chunk in model.stream("Is Oslo far?") if chunk.content]
+    return [chunk.text for chunk in model.stream("Is Oslo far?") if chunk.text]
 
 
-run(turns, tools, typed, stream)
+def streamed_tools():
+    with_tools = model.bind_tools([weather])
+    messages = [HumanMessage("Watch the weather in Oslo.")]
+    asked = reduce(add, with_tools.stream(messages))
+    results = [weather.invoke(call) for call in asked.tool_calls]
+    return [chunk.text for chunk in with_tools.stream([*messages, asked, *results]) if chunk.text]
+
+
+run(turns, tools, typed, stream, streamed_tools)

@@ -4,7 +4,6 @@
 # ///
 """OpenAI's Agents SDK, which asks by the Responses API by default; `chat_completions` makes it use chats."""
 
-import asyncio
 import sys
 
 from agents import (
@@ -38,30 +37,35 @@ def weather(place: str) -> str:
     return f"rain in {place}"
 
 
-def turns():
+async def turns():
     agent = Agent("Guide", instructions="Be brief.", model="helper", model_settings=settings)
-    first = Runner.run_sync(agent, "How do I get to Oslo?")
-    second = Runner.run_sync(agent, [*first.to_input_list(), {"role": "user", "content": "And back?"}])
+    first = await Runner.run(agent, "How do I get to Oslo?")
+    second = await Runner.run(agent, [*first.to_input_list(), {"role": "user", "content": "And back?"}])
     return [first.final_output, second.final_output]
 
 
-def tools():
+async def tools():
     agent = Agent("Guide", tools=[weather], model="helper", model_settings=settings)
-    return Runner.run_sync(agent, "How is the weather in Oslo?").final_output
+    return (await Runner.run(agent, "How is the weather in Oslo?")).final_output
 
 
-def typed():
+async def typed():
     agent = Agent("Guide", output_type=Trip, model="helper", model_settings=settings)
-    return Runner.run_sync(agent, "Plan a trip to Oslo.").final_output.model_dump()
+    return (await Runner.run(agent, "Plan a trip to Oslo.")).final_output.model_dump()
 
 
-def stream():
-    async def read():
-        running = Runner.run_streamed(Agent("Guide", model="helper", model_settings=settings), "Is Oslo far?")
-        events = [event.data async for event in running.stream_events() if event.type == "raw_response_event"]
-        return [event.delta for event in events if event.type == "response.output_text.delta"]
-
-    return asyncio.run(read())
+async def stream():
+    return await read(Runner.run_streamed(Agent("Guide", model="helper", model_settings=settings), "Is Oslo far?"))
 
 
-run(turns, tools, typed, stream)
+async def streamed_tools():
+    agent = Agent("Guide", tools=[weather], model="helper", model_settings=settings)
+    return await read(Runner.run_streamed(agent, "Watch the weather in Oslo."))
+
+
+async def read(running):
+    events = [event.data async for event in running.stream_events() if event.type == "raw_response_event"]
+    return [event.delta for event in events if event.type == "response.output_text.delta"]
+
+
+run(turns, tools, typed, stream, streamed_tools)

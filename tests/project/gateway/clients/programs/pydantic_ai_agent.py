@@ -2,19 +2,19 @@
 # requires-python = ">=3.12"
 # dependencies = ["pydantic-ai-slim[openai]==2.68.0"]
 # ///
-"""An agent of pydantic-ai. Its default for typed output asks for a call of a tool."""
+"""An agent of pydantic-ai, by chat completions or by responses. It asks for typed output by a call of a tool."""
 
-import asyncio
 import sys
 
 from parts import run
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-url, key = sys.argv[1:]
-model = OpenAIChatModel("helper", provider=OpenAIProvider(base_url=url, api_key=key))
+url, key, api = sys.argv[1:]
+kind = OpenAIResponsesModel if api == "responses" else OpenAIChatModel
+model = kind("helper", provider=OpenAIProvider(base_url=url, api_key=key))
 settings = OpenAIChatModelSettings(openai_user="ann", extra_headers={"X-Reckoner-Episode": "journey"})
 
 
@@ -45,12 +45,9 @@ def typed():
     return Agent(model, output_type=Trip, model_settings=settings).run_sync("Plan a trip to Oslo.").output.model_dump()
 
 
-def stream():
-    async def read():
-        async with Agent(model, model_settings=settings).run_stream("Is Oslo far?") as answer:
-            return [piece async for piece in answer.stream_text(delta=True, debounce_by=None)]
-
-    return asyncio.run(read())
+async def stream():
+    async with Agent(model, model_settings=settings).run_stream("Is Oslo far?") as answer:
+        return [piece async for piece in answer.stream_text(delta=True, debounce_by=None)]
 
 
 run(turns, tools, typed, stream)
