@@ -53,7 +53,7 @@ def test_a_prompt_without_a_limit_has_the_room_of_the_model(scorer: ActionScorer
     assert asked <= find_prompt_room(scorer.tokenizer, config, None, [short]) < 64
     room = find_prompt_room(scorer.tokenizer, config, 8, [short, long])
     assert find_prompt_room(scorer.tokenizer, config, None, [long]) < room
-    assert room > 64 and encoder.around + room + 8 <= 128
+    assert room > 64 and len(encoder.encode(["a"])[0]) - 1 + room + 8 <= 128
 
 
 def test_a_run_of_texts_reads_whole_prompts_where_its_spec_does_not_limit_them(base_folder: Path) -> None:

@@ -48,12 +48,13 @@ def find_room(tokenizer: Any, config: Any, max_prompt_tokens: int, rows: Sequenc
 def find_prompt_room(tokenizer: Any, config: Any, max_completion_tokens: int | None, rows: Sequence[Asking]) -> int:
     """Tokens for the longest prompt of the rows with its system prompt; no more than the positions of a model with this
     config leave beside the template and the answer, for which a quarter of them stays where it has no limit."""
-    encoder = PromptEncoder(tokenizer, LEAST_PROMPT)
-    asked = tokenizer([f"{row.system or ''}\n{row.prompt}" for row in rows], add_special_tokens=False)["input_ids"]
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or MOST_PROMPT
+    texts = tokenizer([f"{row.system or ''}\n{row.prompt}" for row in rows], add_special_tokens=False)["input_ids"]
+    asked = list(map(len, texts))
+    whole = map(len, PromptEncoder(tokenizer, MOST_PROMPT).encode(prompts_of(rows)))
+    template = max(0, *(both - own for both, own in zip(whole, asked, strict=True)))
+    positions = int(getattr(config.get_text_config(), "max_position_embeddings", None) or MOST_PROMPT)
     answer = max_completion_tokens or positions // 4
-    longest = MARGIN + max(map(len, asked))
-    return max(LEAST_PROMPT, min(longest, positions - encoder.around - MARGIN - answer, MOST_PROMPT))
+    return max(LEAST_PROMPT, min(MARGIN + max(asked), positions - template - MARGIN - answer, MOST_PROMPT))
 
 
 class SystemPromptTooLong(ValueError):
