@@ -9,12 +9,16 @@ import argparse
 import asyncio
 import gc
 import os
+import resource
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+
+from project.gateway.processes import BEAT_SECONDS, Processes
 
 if TYPE_CHECKING:
     from project.gateway.app import Gateway
@@ -24,11 +28,8 @@ STOP_SECONDS = 5.0
 IDLE_SECONDS = 75.0
 """How long a connection may lie idle, or take for the head of a request."""
 BACKLOG = 1024
+MOST_FILES = 65_536
 EXIT_CANNOT_LISTEN = 2
-
-
-class CannotListen(Exception):
-    """The address is in use, or none of this machine's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import django
 
     django.setup()
+    from django.conf import settings
+
     from project.gateway.app import Gateway
     from project.postgresql.watch import watch_database
 
@@ -50,15 +53,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.collect()
     gc.freeze()  # as project/wsgi.py
     gc.set_threshold(10_000, 20, 20)
+    _allow_connections()
     try:
-        asyncio.run(_serve(Gateway(), options.host, options.port))
-    except CannotListen as error:
+        listener = _listen(options.host, options.port)
+    except (OSError, UnicodeError) as error:
         sys.stderr.write(f"{options.host}:{options.port}: {error}\n")
         return EXIT_CANNOT_LISTEN
+
+    def serve(listener: socket.socket, beat: Callable[[], None]) -> None:
+        asyncio.run(_serve(Gateway(), listener, beat))
+
+    Processes(listener, settings.GATEWAY_PROCESSES, serve).run()
     return 0
 
 
-async def _serve(gateway: Gateway, host: str, port: int) -> None:
+def _listen(host: str, port: int) -> socket.socket:
+    """Raises OSError for an address that is in use, or none of this machine's."""
+    (family, kind, protocol, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(place)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def _allow_connections() -> None:
+    """As many open files as the operator allows: each connection is one, and 1,024 are soon there."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard > soft:
+        most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+async def _beat_on(beat: Callable[[], None]) -> None:
+    while True:
+        beat()
+        await asyncio.sleep(BEAT_SECONDS)
+
+
+async def _serve(gateway: Gateway, listener: socket.socket, beat: Callable[[], None]) -> None:
     runner = web.AppRunner(
         gateway.build_app(),
         access_log=None,
@@ -72,10 +106,8 @@ async def _serve(gateway: Gateway, host: str, port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
     await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port, backlog=BACKLOG).start()
-    except (OSError, UnicodeError) as error:
-        raise CannotListen(str(error)) from error
+    await web.SockSite(runner, listener, backlog=BACKLOG).start()
+    beating = asyncio.create_task(_beat_on(beat))
     await asked.wait()
     await gateway.close(STOP_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,6 +115,7 @@ async def _serve(gateway: Gateway, host: str, port: int) -> None:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     await runner.cleanup()
+    beating.cancel()
     await gateway.clients.close()
     gateway.database.close()
 

@@ -42,6 +42,7 @@ from models_registry.backends.chatting import Answered, ChatClients, Streamed
 from models_registry.errors import BackendUnavailable, ChatRefused
 from models_registry.models import CallKind
 from project.gateway.database import Database
+from project.gateway.reading import Reading
 from project.gateway.streams import EventStream, Gone, cut_off
 from project.logging import request_logger
 from workspaces.access import actors
@@ -66,6 +67,8 @@ ABOUT = {
     "external_id": "x-reckoner-external-id",
 }
 LONGEST_NAME = 200
+SMALL_BODY = 1 << 16
+"""Bytes that anybody may send before the key is looked at."""
 USABLE_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 REQUEST_ID = web.RequestKey("request_id", str)
 LEFT = 499
@@ -84,6 +87,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self.database, self.clients = Database(), ChatClients()
+        self.reading = Reading()
         self.answering = 0
         self.stopping = False
 
@@ -160,19 +164,40 @@ class Gateway:
         return done
 
     async def _answer(self, request: web.Request, kind: str, read: Read, shape_of: ShapeOf) -> web.StreamResponse:
+        """A chat counts once it is whole: who sends slowly, or without a key, takes no place of another."""
         if self.stopping:
             raise Unavailable("The gateway is stopping. Send the same request again.")
+        token, key = _token_of(request), _key_of(request)
+        sent = Sent(token, request.path, await self._read_body(request, token), key)
         if self.answering >= settings.GATEWAY_CHATS:
             raise Unavailable(f"The gateway is answering {self.answering} chats, which is its limit. Try again later.")
         self.answering += 1
         try:
-            return await self._answer_now(request, kind, read, shape_of)
+            return await self._answer_now(request, sent, kind, read, shape_of)
         finally:
             self.answering -= 1
 
-    async def _answer_now(self, request: web.Request, kind: str, read: Read, shape_of: ShapeOf) -> web.StreamResponse:
-        asked = Sent(_token_of(request), request.path, await _read_body(request), _key_of(request))
-        begun, shape = await self.database.run(_begin, asked, kind, _about(request), read, shape_of)
+    async def _read_body(self, request: web.Request, token: str) -> bytes:
+        """Raises BadKey, NotAllowed, TooLarge, InvalidInput, and Gone for a client that needs too long for it, which is
+        cut off. Only who has a key may send much."""
+        if request.headers.get("content-encoding", "identity") != "identity":
+            fault = FieldFault("content-encoding", "is not supported", "none")
+            raise InvalidInput("The body is encoded.", faults=[fault])
+        if request.content_length is None or request.content_length > SMALL_BODY:
+            await self.database.run(lambda: _admit(find_key(token), counted=True))
+        try:
+            with self.reading.place_for(request):
+                async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
+                    return await request.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            raise TooLarge(f"The body has more than {settings.CHAT_BODY_BYTES} bytes.") from error
+        except TimeoutError as error:
+            raise cut_off(request) from error
+
+    async def _answer_now(
+        self, request: web.Request, sent: Sent, kind: str, read: Read, shape_of: ShapeOf
+    ) -> web.StreamResponse:
+        begun, shape = await self.database.run(_begin, sent, kind, _about(request), read, shape_of)
         structlog.contextvars.bind_contextvars(actor=begun.by.name)
         headers = {"x-reckoner-decision-id": str(begun.id), **rate_headers(find_allowance(begun.by))}
         if begun.is_repeat:
@@ -341,7 +366,7 @@ def _token_of(request: web.Request) -> str:
     if settings.HTTPS and request.headers.get("x-forwarded-proto") != "https":
         raise NotAllowed("Call this address with https.")
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
+    if scheme.lower() != "bearer" or not token.strip() or not token.isascii():
         raise BadKey("Send the key as 'Authorization: Bearer PREFIX.SECRET'.")
     return token.strip()
 
@@ -372,23 +397,15 @@ def _about(request: web.Request) -> About:
         for field, value in given.items()
         if len(value) > LONGEST_NAME
     ]
+    # Bytes that are not UTF-8 have come as lone surrogates.
+    faults += [
+        FieldFault(ABOUT[field], "is not UTF-8", "a name in UTF-8")
+        for field, value in given.items()
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value)
+    ]
     if faults:
         raise InvalidInput("A header is invalid.", faults=faults)
     return About(**given, anew="no-cache" in request.headers.get("cache-control", "").lower())
-
-
-async def _read_body(request: web.Request) -> bytes:
-    """Raises TooLarge, InvalidInput, and Gone for a client that needs too long for it, which is cut off."""
-    if request.headers.get("content-encoding", "identity") != "identity":
-        fault = FieldFault("content-encoding", "is not supported", "none")
-        raise InvalidInput("The body is encoded.", faults=[fault])
-    try:
-        async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        raise TooLarge(f"The body has more than {settings.CHAT_BODY_BYTES} bytes.") from error
-    except TimeoutError as error:
-        raise cut_off(request) from error
 
 
 async def _at_once(chunks: list[dict[str, Any]]) -> AsyncIterator[list[dict[str, Any]]]:

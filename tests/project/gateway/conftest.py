@@ -39,6 +39,7 @@ class Gateway:
             "DATABASE_URL": f"{server}/{connection.settings_dict['NAME']}",
             "RECKONER_FALLBACK_SECONDS": "0.3",
             "RECKONER_GATEWAY_CHATS": "2",
+            "RECKONER_GATEWAY_PROCESSES": "1",
             "RECKONER_CHAT_BODY_BYTES": "3000000",
             "TINY_API_KEY": BACKEND_KEY,
             "RECKONER_BACKEND_KEYS": f"TINY_API_KEY=http://127.0.0.1:{self.model_server_port}",
