@@ -113,7 +113,12 @@ def _read_served(given: Sequence[dict[str, Any]], line: dict[str, Any], about: d
     fields: dict[str, Any] = {"action": words or ""}
     if calls or tools:
         fields = {"action": [_read_call(call) for call in calls], "completion": words or None}
-    state = {"input": find_question(before), "messages": before, **tools}
+    if "state" in about:  # the messages are its prompt, and calls stand in the answer's text
+        told = from_text(words)
+        fields |= {"action": told} if isinstance(told, list) else {}
+        state = as_state(about["state"])
+    else:
+        state = {"input": find_question(before), "messages": before, **tools}
     return _Said({"state": state, **fields, **{name: about.get(name) for name in ("reasoning", "confidence")}}, system)
 
 

@@ -17,14 +17,13 @@ import msgspec
 from django.db import connection
 from psycopg import sql
 
-from decisions.agents.chat_actions import without_ids
 from decisions.agents.kinds import KINDS
 from decisions.agents.prompts import PromptError, make_prompt
 from decisions.models import Agent, AgentVersion, RewardSpec
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, GIVEN_AT, STANDS, VERDICT, WITHDRAWN
 from decisions.queries.exported import Exported, write_choice_rows
-from decisions.queries.exported_chats import chat_fields, completion_fields
+from decisions.queries.exported_chats import chat_fields, completion_fields, write_answer
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
@@ -283,8 +282,9 @@ def as_chat(row: Exported) -> dict[str, Any]:
     answer. `rows` (decisions.queries.exported) are there where it chose or ranked. `metadata.systemPrompt` says
     whether the system message is the agent's own system prompt.
 
-    Of a decision that answered a chat, `metadata.chat`, the messages are those that were served, the answer among them,
-    and `tools` those on offer (decisions.queries.exported_chats). Raises PromptError for a chat that cannot be read.
+    Of an agent that writes text or calls tools, `metadata.chat`, the messages are those that were served, the answer
+    among them, and `tools` those on offer; where the prompt was made of a state by the agent's template,
+    `metadata.state` is that (decisions.queries.exported_chats). Raises PromptError for a chat that cannot be read.
     """
     if (served := chat_fields(row)) is not None:
         return served | {"reward": row.reward, "metadata": _metadata(row) | served["metadata"]}
@@ -319,18 +319,12 @@ def as_completion(row: Exported) -> dict[str, Any]:
     return {
         **({"system": asked.system} if asked.system else {}),
         "prompt": asked.text,
-        "completion": _write_action(action, row.completion),
+        "completion": write_answer(action, row.completion),
         **completion_fields(row, asked),
         "reward": row.reward,
         "metadata": _metadata(row),
         **write_choice_rows(row),
     }
-
-
-def _write_action(action: Any, words: str | None) -> str:
-    if action == [] and words:  # an answer in words, of an agent that calls tools
-        return words
-    return action if isinstance(action, str) else msgspec.json.encode(without_ids(action)).decode()
 
 
 FORMATS: Mapping[str, Callable[[Exported], dict[str, Any]]] = {"chat": as_chat, "completion": as_completion}

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from decisions.agents.chat_actions import CHATTING, canonical_action
 from decisions.agents.prompts import PromptError, is_chat, make_prompt
-from decisions.agents.replies import make_reply
+from decisions.agents.replies import is_calls, make_reply
 from decisions.queries.exported import Exported
 from models_registry.backends.chat_reading import ChatFault, holds_media, read_messages, read_tools
 from models_registry.backends.chat_rows import Message, reply_as_text
@@ -52,13 +53,40 @@ def read_served_chat(row: Exported) -> ServedChat | None:
     return ServedChat(list(put_before(row.version.system_prompt, messages)), tools, reply, own)
 
 
+def write_answer(action: Any, words: str | None) -> str:
+    """What a server wrote without a chat: a text as it is, calls as a JSON list, as models of ours are asked for them.
+    `words`: what was said instead of calls, where the action has none."""
+    if action == [] and words:
+        return words
+    if is_calls(action):
+        return canonical_action(action)
+    return action if isinstance(action, str) else msgspec.json.encode(action).decode()
+
+
+def _read_written(row: Exported) -> ServedChat | None:
+    """The chat of one turn that the agent's prompt was; None of an agent that chooses, and without a field of the
+    prompt."""
+    if row.version.action_space not in CHATTING:
+        return None
+    options = msgspec.json.decode(row.options) if row.options is not None else ()
+    try:
+        prompt = make_prompt(row.version, msgspec.json.decode(row.state), options)
+    except PromptError:
+        return None
+    said = write_answer(msgspec.json.decode(row.action), row.completion)
+    return ServedChat(prompt.as_messages(), [], {"role": "assistant", "content": said}, has_system=False)
+
+
 def chat_fields(row: Exported) -> dict[str, Any] | None:
-    """`messages`, the assistant's last, and `tools` where there are any; what the chat's metadata say besides. None of
-    a decision that answered no chat. Raises PromptError."""
-    chat = read_served_chat(row)
+    """`messages`, the assistant's last, and `tools` where there are any; what the chat's metadata say besides, with the
+    `state` where that is no chat. None of an agent that chooses. Raises PromptError."""
+    chat, state = read_served_chat(row), {}
+    if chat is None:
+        chat, state = _read_written(row), {"state": msgspec.Raw(row.state.encode())}
     if chat is None:
         return None
     about: dict[str, Any] = {"systemPrompt": bool(row.version.system_prompt) and not chat.has_system, "chat": True}
+    about |= state
     said = {"reasoning": row.reasoning, "confidence": row.confidence}
     about |= {name: value for name, value in said.items() if value is not None}
     return {"messages": [*chat.messages, chat.reply], **chat.with_tools(), "metadata": about}

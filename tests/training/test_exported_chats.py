@@ -72,13 +72,14 @@ def told(workspace: Any) -> Any:
     decide(agent, chat({"role": "developer", "content": "Be brief."}, TUESDAY), "No.", reasoning="since")
     decide(agent, chat(TUESDAY), "What about it?")
     decide(agent, {"input": "Hi"}, [], completion="Hello.")
+    decide(agent, {"input": "Rain?"}, [CALL], completion=None)
     return agent
 
 
 @pytest.mark.django_db
 class TestExports:
     def test_a_chat_is_the_one_that_was_served(self, workspace: Any, told: Any) -> None:
-        french, called, rains, brief, alone, template = exported(workspace)
+        french, called, rains, brief, alone, template, call = exported(workspace)
         assert french["messages"] == [UNDER, FLIGHT, WHICH, TUESDAY, assistant("Voilà.")]
         assert (french["metadata"]["systemPrompt"], french["metadata"]["chat"]) == (False, True)
         under = {"role": "system", "content": "You book."}
@@ -92,7 +93,9 @@ class TestExports:
         ]
         assert brief["messages"][0]["content"] == "You book.\n\nBe brief." and brief["metadata"]["reasoning"] == "since"
         assert alone["messages"] == [under, TUESDAY, assistant("What about it?")] and "tools" not in alone
-        assert "chat" not in template["metadata"] and json.loads(template["messages"][1]["content"]) == {"input": "Hi"}
+        assert template["messages"] == [under, user("Hi"), assistant("Hello.")]
+        assert call["messages"] == [under, user("Rain?"), assistant('[{"arguments":{"at":"Oslo"},"name":"look"}]')]
+        assert (template["metadata"]["chat"], template["metadata"]["state"]) == (True, {"input": "Hi"})
 
     @pytest.mark.parametrize("format", list(FORMATS))
     def test_either_format_is_read_back_as_the_rows_of_a_dataset(
@@ -103,9 +106,7 @@ class TestExports:
         lines = (artifact_path(dataset.artifact.digest) / "rows.jsonl").read_text().splitlines()
         frozen = [json.loads(line) for line in lines]
         found, faults = read_export(written(tmp_path / "rows.jsonl", *exported(workspace, format)))
-        assert not faults and not found.refusals and len(found.rows) == len(frozen) == 6
-        if format == "chat":  # of a decision by a template, the default format has the state, and not the prompt
-            del found.rows[-1], frozen[-1]
+        assert not faults and not found.refusals and len(found.rows) == len(frozen) == 7
         for row, one in zip(found.rows, frozen, strict=True):
             assert row["id"] == one["id"]
             assert {name: row.get(name) for name in ASKED} == {name: one.get(name) for name in ASKED}

@@ -80,7 +80,7 @@ class TestTexts:
             (str(made[0].id), right, 1.0, 1.0),
         ]
         if kind == DatasetKind.TEXT:
-            assert (rows[0].completion == "finance") == (format == "completion")
+            assert (rows[0].prompt, rows[0].completion) == ("note 1", "finance")
         else:
             offered = tuple(made[1].options)
             assert (rows[0].action, rows[0].options, rows[0].propensity) == ("finance", offered, made[1].propensity)

@@ -60,15 +60,20 @@ def test_a_chat_that_was_served_is_the_same_chat_again(
     made = {"agent": agent, "state": state, "options": None, "propensity": None, "confidence": None}
     DecisionFactory(action=[call], completion="I look.", reasoning="since", **made)
     DecisionFactory(action=[], completion="It rains.", **made)
+    by_template = made | {"state": {"input": "Rain?", "place": "Oslo"}}
+    DecisionFactory(action=[{"name": "look", "arguments": {}}], **by_template)
     file = tmp_path / "chats.jsonl"
     file.write_bytes(b"".join(export_lines(workspace=workspace, chosen=ExportChoice(), format="chat")))
     done = importing(file, *FLAGS, "--workspace", other_workspace.slug, "--agent", "helper", "--create-agents")
-    assert (done.code, done.report["decisions"]) == (0, 2), done.errors
+    assert (done.code, done.report["decisions"]) == (0, 3), done.errors
     rows = Decision.objects.for_workspace(other_workspace)
     assert {row.agent_version.system_prompt for row in rows} == {"You book."}
-    assert [row.state for row in rows] == [state] * 2
-    found = {row.completion: (row.action, row.reasoning) for row in rows}
-    assert found == {"I look.": ([call], "since"), "It rains.": ([], None)}
+    found = {row.completion: (row.state, row.action, row.reasoning) for row in rows}
+    assert found == {
+        "I look.": (state, [call], "since"),
+        "It rains.": (state, [], None),
+        None: (by_template["state"], [{"name": "look", "arguments": {}}], None),
+    }
 
 
 @pytest.mark.parametrize(
