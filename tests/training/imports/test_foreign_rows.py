@@ -388,6 +388,7 @@ def test_what_export_dataset_writes_for_other_programs_alone_is_refused_by_name(
         ("{a}\n{a}\n", ["1", "2"], 0, 0),
         ("{a}\n{\n\n7\n{a}\n", ["1", "5"], 2, 0),
         ("[{a},\n {b},\n {a}]", ["1", "3"], 1, 0),
+        ('[{a}, {"prompt": NaN}, tru, {a}]', ["1", "4"], 2, 0),
         ("{\n{\n", [], 0, 2),
         ("", [], 0, 1),
     ],
