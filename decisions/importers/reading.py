@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -23,6 +24,11 @@ LONGEST_RECORD = 16 << 20
 CHUNK = 1 << 18
 BLANK = " \t\r\n"
 BETWEEN = BLANK + ","
+AS_BYTES = "surrogateescape"
+"""Bytes that are not UTF-8 are kept as what they were, so that only their record is refused."""
+BYTE = re.compile("[\udc80-\udcff]")
+DECODER = json.JSONDecoder(strict=False)  # control characters are for the check of each record
+NEXT_BRACKET = re.compile(r'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+([\[\]{}])', re.DOTALL)
 JSON_ENDINGS = (".json", ".jsonl", ".ndjson")
 
 
@@ -96,6 +102,8 @@ def decode(body: bytes, place: Place) -> Record | Refusal:
         return Record(place, msgspec.json.decode(body), len(body))
     except ReckonerError as error:
         return Refusal(place, "", error.message.replace("The body", "The record"))
+    except UnicodeDecodeError as error:
+        return Refusal(place, "", f"is not UTF-8: {error.reason}")
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         return Refusal(place, "", f"is not JSON: {error}")
 
@@ -117,19 +125,14 @@ def _read_lines(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record 
 
 def _read_values(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record | Refusal]:
     """Entries of a list, or values one after another, each decoded by itself: the file is never whole in memory."""
-    text = io.TextIOWrapper(io.BufferedReader(_Counted(file, reading)), encoding="utf-8", newline="")
-    decoder = json.JSONDecoder()
+    text = io.TextIOWrapper(io.BufferedReader(_Counted(file, reading)), encoding="utf-8", errors=AS_BYTES, newline="")
     buffer, at, wanted = "", 0, 1
     line, counted = 1, 0  # `line` is the one at `counted`
     in_list: bool | None = None
     ended = False
     while True:
         if not ended and len(buffer) - at < wanted:
-            try:
-                chunk = text.read(max(CHUNK, wanted - (len(buffer) - at)))
-            except UnicodeDecodeError as error:
-                yield Refusal(Place(name, line), "", f"is not UTF-8: {error.reason}; the rest of the file is not read")
-                return
+            chunk = text.read(max(CHUNK, wanted - (len(buffer) - at)))
             ended = not chunk
             line += buffer.count("\n", counted, at)
             buffer, at, counted = buffer[at:] + chunk, 0, 0
@@ -152,26 +155,39 @@ def _read_values(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record
         line += buffer.count("\n", counted, start)
         at = counted = start
         place = Place(name, line)
-        end = _end_of(decoder, buffer, start, ended)
+        end = find_end(buffer, start, ended=ended)
         if end is None:
             if ended or len(buffer) - at > LONGEST_RECORD:
-                why = f"is longer than {LONGEST_RECORD >> 20} MiB" if not ended else "is not JSON, or is cut off"
+                cut = "is not JSON, or is cut off" if _is_unicode(buffer[at:]) else "is not UTF-8"
+                why = cut if ended else f"is longer than {LONGEST_RECORD >> 20} MiB"
                 yield Refusal(place, "", f"{why}; the rest of the file is not read")
                 return
             wanted = 2 * max(CHUNK, len(buffer) - at)
             continue
-        yield decode(buffer[start:end].encode(), place)
+        yield decode(buffer[start:end].encode(errors=AS_BYTES), place)
         at, wanted = end, 1
 
 
-def _end_of(decoder: json.JSONDecoder, buffer: str, start: int, ended: bool) -> int | None:
-    """Where the value that begins at `start` ends; None while more text is needed to know."""
+def find_end(text: str, start: int, *, ended: bool) -> int | None:
+    """Where the value that begins at `start` ends, also of an object or list that is no JSON, so that what follows it
+    is read; None while more text is needed to know."""
     try:
-        _, end = decoder.raw_decode(buffer, start)
+        _, end = DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None
+        return _find_closing(text, start)
     # A number at the very end may go on in the next chunk.
-    return end if end < len(buffer) or ended else None
+    return end if end < len(text) or ended else None
+
+
+def _find_closing(text: str, start: int) -> int | None:
+    """Behind the bracket that closes the one at `start`; None where there is none."""
+    at, depth = start, 0
+    while (found := NEXT_BRACKET.match(text, at)) is not None:
+        at = found.end()
+        depth += 1 if found[1] in "[{" else -1
+        if depth <= 0:
+            return at if at > start + 1 else None
+    return None
 
 
 def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
@@ -184,7 +200,7 @@ def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
 
 
 def _read_table(raw: BinaryIO, name: str, reading: Reading) -> Iterator[Record | Refusal]:
-    text = io.TextIOWrapper(io.BufferedReader(_Counted(raw, reading)), encoding="utf-8", newline="")
+    text = io.TextIOWrapper(io.BufferedReader(_Counted(raw, reading)), encoding="utf-8", errors=AS_BYTES, newline="")
     rows: Iterator[Any] | None = None
     number = 1
     try:
@@ -202,14 +218,19 @@ def _read_table(raw: BinaryIO, name: str, reading: Reading) -> Iterator[Record |
                 continue
             if len(cells) != len(columns):
                 yield Refusal(place, "", f"has {len(cells)} cells, but the first line names {len(columns)}")
+            elif not all(_is_unicode(cell) for cell in cells):
+                yield Refusal(place, "", "is not UTF-8")
             elif any("\0" in cell for cell in cells):
                 yield Refusal(place, "", "contains a NUL character, which is not allowed")
             else:
                 yield Record(place, dict(zip(columns, cells, strict=True)), sum(map(len, cells)))
     except csv.Error as error:
         yield Refusal(Place(name, number + 1), "", f"{error}; the rest of the file is not read")
-    except UnicodeDecodeError as error:
-        yield Refusal(Place(name, number + 1), "", f"is not UTF-8: {error.reason}; the rest of the file is not read")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether its bytes were UTF-8."""
+    return not BYTE.search(text)
 
 
 def _limited(text: TextIO) -> Iterator[str]:

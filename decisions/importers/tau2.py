@@ -8,21 +8,29 @@ Source: tau2-bench 0.2, `tau2.data_model.simulation` and `tau2.data_model.messag
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from decisions.importers.opening import open_utf8
-from decisions.importers.reading import decode
-from decisions.importers.records import Place, Reading, Record, Refusal, Refused, canonical, list_of, object_of
+from decisions.importers.reading import decode, find_end
+from decisions.importers.records import (
+    Place,
+    Reading,
+    Record,
+    Refusal,
+    Refused,
+    canonical,
+    from_text,
+    list_of,
+    object_of,
+)
 
 LARGEST_RESULTS = 256 << 20
 SIMULATIONS = re.compile(r'"simulations"\s*:\s*\[')
 INFO = re.compile(r'"info"\s*:\s*')
 BETWEEN = re.compile(r"[\s,]*")
-DECODER = json.JSONDecoder()
 
 
 def read_results(file: Path, reading: Reading) -> Iterator[Record | Refusal] | None:
@@ -42,7 +50,7 @@ def read_results(file: Path, reading: Reading) -> Iterator[Record | Refusal] | N
 
 
 def _records(text: str, at: int, file: Path) -> Iterator[Record | Refusal]:
-    info = _value_at(text, found.end())[0] if (found := INFO.search(text, 0, at)) else None
+    info = _read_info(text[:at])
     line, counted = 1, 0
     while True:
         at = BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
@@ -50,7 +58,7 @@ def _records(text: str, at: int, file: Path) -> Iterator[Record | Refusal]:
         place = Place(str(file), line)
         if text[at : at + 1] == "]":
             return
-        _, end = _value_at(text, at)
+        end = find_end(text, at, ended=True)
         if end is None:
             yield Refusal(place, "", "is not JSON, or is cut off; the rest of the file is not read")
             return
@@ -61,12 +69,11 @@ def _records(text: str, at: int, file: Path) -> Iterator[Record | Refusal]:
         at = end
 
 
-def _value_at(text: str, at: int) -> tuple[Any, int | None]:
-    """The JSON value that begins there, and where it ends: None where none does."""
-    try:
-        return DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None, None
+def _read_info(text: str) -> Any:
+    """What the file says of all simulations; None where it cannot be read."""
+    found = INFO.search(text)
+    end = find_end(text, found.end(), ended=True) if found else None
+    return from_text(text[found.end() : end]) if found and end else None
 
 
 def is_simulation(value: Any) -> bool:

@@ -96,6 +96,15 @@ def read_pair(line: Line) -> list[Row]:
     return [pair_row(whole[0][:shared], whole[0][-1], whole[1][-1], tools)]
 
 
+def read_preferred_output(line: Line) -> list[Row]:
+    """OpenAI's: the chat with its tools, and two outputs."""
+    asked = line["input"]
+    if not isinstance(asked, Mapping) or not isinstance(asked.get("messages"), list):
+        raise ValueError("input.messages: is missing")
+    outputs = {"chosen": line["preferred_output"], "rejected": line["non_preferred_output"]}
+    return read_pair({"prompt": asked["messages"], "tools": asked.get("tools"), **outputs})
+
+
 def read_instruction(line: Line) -> list[Row]:
     """Alpaca's and its kin: a question, with more to it where there is `input` or `context`, and its answer."""
     answer = {"role": "assistant", "content": _first(line, ANSWERS)}
@@ -197,6 +206,12 @@ def _rows(line: Line, turns: Sequence[Turn]) -> list[Row]:
 
 FORMS = (
     Form("preference pair", RowKind.PREFERENCES, (("chosen",), ("rejected",)), read_pair),
+    Form(
+        "OpenAI's preference",
+        RowKind.PREFERENCES,
+        (("preferred_output",), ("non_preferred_output",), ("input",)),
+        read_preferred_output,
+    ),
     Form("chat", RowKind.TEXT, (("messages",),), read_chat),
     Form("ShareGPT", RowKind.TEXT, (CONVERSATIONS,), read_sharegpt),
     Form("KTO", RowKind.TEXT, (("prompt",), ("completion",), LABELS), read_labelled_completion),

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from decisions.importers.opening import UTF8_MARK, open_utf8
+from workspaces.errors import InvalidInput
+from workspaces.http.list_items import split_list
 
 ESCAPE = re.compile(rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][89a-fA-F]..|\\u0000")
 """What is looked at from left to right: an escaped backslash and a pair of surrogates stay as they are, half of a pair
@@ -30,13 +32,21 @@ def read_row_lines(path: Path, name: str = "") -> tuple[dict[int, bytes], list[s
         return {}, [f"{name or path}: {error.strerror}"]
     start = content.lstrip()[:1]
     if start == b"[":
-        with suppress(*BROKEN):
-            return {n: bytes(raw) for n, raw in enumerate(msgspec.json.decode(content, type=list[msgspec.Raw]), 1)}, []
+        with suppress(InvalidInput):
+            return dict(enumerate(_entries(content), start=1)), []
     lines = {number: line.removeprefix(UTF8_MARK).strip() for number, line in enumerate(content.splitlines(), start=1)}
     lines = {number: line for number, line in lines.items() if line}
     if start == b"{" and len(lines) > 1 and as_object(next(iter(lines.values()))) is None and as_object(content):
         return {next(iter(lines)): content}, []  # one object over many lines
     return lines, []
+
+
+def _entries(content: bytes) -> list[bytes]:
+    """Of a list, also where some are no JSON. Raises InvalidInput for what is no list."""
+    try:
+        return [bytes(raw) for raw in msgspec.json.decode(content, type=list[msgspec.Raw])]
+    except BROKEN:
+        return split_list(content, len(content))
 
 
 def repair(content: bytes) -> bytes:

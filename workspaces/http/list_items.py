@@ -44,7 +44,7 @@ def split_list(body: bytes, most: int) -> list[bytes]:
                 items.append(item)
             if sign == b"]":
                 if body[at:].strip(BLANK):
-                    raise InvalidInput("The body is not valid JSON: it goes on after the list.")
+                    raise InvalidInput("The body is not valid JSON: something follows the list.")
                 return items
             if sign == b"}":
                 raise InvalidInput("The body is not valid JSON: it has a closing brace too many.")

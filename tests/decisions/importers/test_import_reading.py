@@ -80,8 +80,8 @@ def test_places_are_the_lines_where_records_begin(file):
         ('[{"a": 1},\n {"a": NaN}, {"a": 3}]', [1, 3], ["2: is not JSON"]),
         ('[{"a": 1},\n {"a": "\\ud800"}]', [1], ["2: The record contains a lone surrogate"]),
         ('[{"a": 123456789012345678901234}]', [], ["1: The integer"]),
-        (b'{"a": 1}\n{"a": "\xff"}\n', [1], ["2: is not JSON"]),
-        (b'[{"a": 1},\n{"a": "\xff"}]', [], ["1: is not UTF-8"]),
+        (b'{"a": 1}\n{"a": "\xff"}\n', [1], ["2: is not UTF-8"]),
+        (b'[{"a": 1},\n{"a": "\xff"}]', [1], ["2: is not UTF-8"]),
     ],
 )
 def test_what_is_broken_is_named_and_the_rest_is_read(file, content, values, refused):

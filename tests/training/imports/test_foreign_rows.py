@@ -188,6 +188,15 @@ def test_a_form_of_texts_becomes_rows_of_texts(tmp_path: Path, line: Any, rows: 
             TURNS | {"chosen": "A2", "rejected": "B2"},
             id="hh-rlhf with its prompt apart",
         ),
+        pytest.param(
+            {
+                "input": {"messages": [USER], "tools": [], "parallel_tool_calls": True},
+                "preferred_output": [HELPER],
+                "non_preferred_output": [HELPER | {"content": "B"}],
+            },
+            PAIR,
+            id="openai",
+        ),
         pytest.param({"instruction": "Q", "input": "", "chosen": "A", "rejected": "B"}, PAIR, id="alpaca"),
         pytest.param(
             {"system": "S", "question": "Q", "chosen": "A", "rejected": "B"}, PAIR | {"system": "S"}, id="orca"
@@ -261,8 +270,8 @@ def test_a_form_of_pairs_becomes_preference_pairs(tmp_path: Path, line: Any, row
         ),
         (
             {"foo": 1, "bar": 2},
-            "is of no known form: it has foo, bar; the forms are preference pair, chat, ShareGPT, KTO, "
-            "prompt and completion, Alpaca",
+            "is of no known form: it has foo, bar; the forms are preference pair, OpenAI's preference, chat, "
+            "ShareGPT, KTO, prompt and completion, Alpaca",
         ),
     ],
 )
@@ -388,6 +397,7 @@ def test_what_export_dataset_writes_for_other_programs_alone_is_refused_by_name(
         ("{a}\n{a}\n", ["1", "2"], 0, 0),
         ("{a}\n{\n\n7\n{a}\n", ["1", "5"], 2, 0),
         ("[{a},\n {b},\n {a}]", ["1", "3"], 1, 0),
+        ('[{a}, {"prompt": NaN}, tru, {a}]', ["1", "4"], 2, 0),
         ("{\n{\n", [], 0, 2),
         ("", [], 0, 1),
     ],
