@@ -106,7 +106,7 @@ def teach(name: str) -> Path:
         spec = {
             "method": "sft",
             "base": {"path": str(folder / "model")},
-            "optimiser": {"learning_rate": 4e-3, "epochs": 8, "batch_size": 4},
+            "optimiser": {"learning_rate": 4e-3, "epochs": 6, "batch_size": 4},
             "evaluate": {},
             "samples": 3,
         }
