@@ -25,7 +25,8 @@ def asked_body(kind: str) -> dict[str, Any]:
 def retrieved_body() -> dict[str, Any]:
     """The input of RETRIEVER, which is the body itself."""
     state = state_schema(KINDS["RETRIEVER"])
-    opuses = {"type": "array", "items": ANY_OBJECT}  # the path wants a list, where the agent would do without
+    # The path wants a list, where the agent would do without.
+    opuses = next(part for part in state["properties"]["relevantOpuses"]["anyOf"] if part["type"] == "array")
     fields = {**state["properties"], "relevantOpuses": opuses, "userId": TEXT_OR_NULL}
     return _body(fields, list(dict.fromkeys(["relevantOpuses", *state["required"]])), more=True)
 
