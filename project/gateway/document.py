@@ -29,7 +29,7 @@ STATUSES = {
     400: "The request is invalid; `param` names the first field. Or the model's server refuses it.",
     401: "The key is missing, unknown, expired or revoked.",
     403: "The key lacks the scope route:read, or may not ask this agent.",
-    404: "There is no such model, or it has no champion.",
+    404: "The model does not exist or has no champion.",
     413: "The body is too long.",
     429: "Too many requests, or the key's budget is spent. Wait for Retry-After.",
     503: "No server of the model answers, or the gateway is full. Send the same request again.",
@@ -48,7 +48,7 @@ ERROR = {
 }
 RECKONER = {
     "type": "object",
-    "description": "What the ledger keeps beside the answer",
+    "description": "The decision that the answer is",
     "required": ["decision_id", "agent", "model_version"],
     "properties": {
         "decision_id": {"type": "string", "format": "uuid"},
@@ -200,7 +200,7 @@ def _chat(name: str, body: str, answer: str, example: Mapping[str, Any]) -> dict
         {
             "name": "Cache-Control",
             "in": "header",
-            "description": "`no-cache` asks the model anew where the agent caches answers",
+            "description": "`no-cache`: the answer does not come from the agent's cache",
             "schema": TEXT,
         }
     ]
@@ -214,6 +214,6 @@ def _chat(name: str, body: str, answer: str, example: Mapping[str, Any]) -> dict
         "X-Reckoner-Cached": {"schema": {"enum": ["true"]}, "description": "The answer comes from the cache"},
     }
     whole["content"]["text/event-stream"] = {
-        "schema": {"type": "string", "description": "With `stream`: OpenAI's events, one a line that begins with data:"}
+        "schema": {"type": "string", "description": "With `stream`: OpenAI's events"}
     }
     return operation
