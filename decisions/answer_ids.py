@@ -13,9 +13,15 @@ from typing import Any
 
 CHAT, RESPONSE, MESSAGE = "chatcmpl-", "resp_", "msg_"
 """What the gateway puts before the id: of a chat completion, of a response, and of the message in it."""
-FORM = "(?:chatcmpl-|resp_|msg_)?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
+FORM = "(?:chatcmpl-|resp_|msg_)?(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"
 """A regular expression of all forms."""
-SCHEMA: Mapping[str, Any] = {"type": "string", "format": "decision-id", "pattern": f"^{FORM}$"}
+UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+"""A regular expression of the ids that clients may choose."""
+SCHEMA: Mapping[str, Any] = {
+    "type": "string",
+    "format": "decision-id",
+    "pattern": f"^(?:chatcmpl-|resp_|msg_)?(?:{UUID7}|{UUID7.replace('-[', '[').replace('-7', '7')})$",
+}
 """OpenAPI of an id of a decision."""
 _WHOLE = re.compile(FORM)
 

@@ -312,6 +312,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    # A change of ours is no partial body: what its serializer requires is required.
+    "COMPONENT_SPLIT_PATCH": False,
     "ENUM_NAME_OVERRIDES": {
         "AgentKindEnum": "decisions.models.AgentKind",
         "ArtifactKindEnum": "models_registry.models.ArtifactKind",
@@ -341,6 +343,7 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "workspaces.http.openapi.allow_null",
+        "workspaces.http.openapi.require_bodies",
         "project.openapi.show_examples",
         "project.openapi.show_own_paths_first",
     ],

@@ -2,17 +2,34 @@
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, URLResolver, include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from project import health
+from project.documents import ApiDocument, GatewayDocument, NotesAppDocument
+
+DOCUMENTS = (
+    ("", "", ApiDocument),
+    ("/gateway", "-gateway", GatewayDocument),
+    ("/notes-app", "-notes-app", NotesAppDocument),
+)
 
 api_v1: list[URLPattern | URLResolver] = [
     *(
         path("", include(f"{room}.urls"))
         for room in ("decisions.api", "workspaces.api", "models_registry.api", "training.api")
     ),
-    path("schema", login_not_required(SpectacularAPIView.as_view()), name="api-schema"),
-    path("docs", login_not_required(SpectacularSwaggerSplitView.as_view(url_name="api-schema")), name="api-docs"),
+    *(
+        path(at, login_not_required(view), name=name)
+        for suffix, ending, document in DOCUMENTS
+        for at, view, name in (
+            (f"schema{suffix}", document.as_view(), f"api-schema{ending}"),
+            (
+                f"docs{suffix}",
+                SpectacularSwaggerSplitView.as_view(url_name=f"api-schema{ending}"),
+                f"api-docs{ending}",
+            ),
+        )
+    ),
 ]
 workspace_pages = [
     path("", include(urls))

@@ -7,6 +7,7 @@ what is a failure.
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import hypothesis
 import requests
 import schemathesis.openapi
+from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis.generation import GenerationMode
 
@@ -146,11 +148,58 @@ def send_generated(
     return sent
 
 
-def _come_further(case: Any, rng: random.Random, known: Mapping[str, str], fresh: str) -> None:
-    """In place: what the path and the body name is there, the key is fresh, most of the body is usable."""
+def send_allowed(
+    document: dict[str, Any],
+    send: Callable[[requests.PreparedRequest, str], None],
+    *,
+    each: int,
+    known: Mapping[str, str],
+    seed: int = 0,
+) -> int:
+    """Makes up to `each` requests an operation that the document allows, for what is there; returns how many were sent.
+    `send` also hears the operation."""
+    schemathesis.openapi.format("date-time", _moments())
+    sent = 0
+    for result in schemathesis.openapi.from_dict(document).get_all_operations():
+        operation = result.ok()
+
+        def one(case: Any) -> None:
+            nonlocal sent
+            _name_known(case, known)
+            if case.method == "POST":
+                case.headers["Idempotency-Key"] = f"allowed-{seed}-{sent}"
+            prepared = requests.Request(**case.as_transport_kwargs(base_url=BASE)).prepare()
+            send(prepared, f"{case.operation.method} {case.operation.path}")
+            sent += 1
+
+        settings = hypothesis.settings(
+            max_examples=each,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+            phases=[hypothesis.Phase.generate],
+        )
+        strategy = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
+        hypothesis.seed(seed)(settings(hypothesis.given(strategy)(one)))()
+    return sent
+
+
+def _moments() -> Any:
+    """Times as bodies and queries take them."""
+    earliest, latest = dt.datetime(1970, 1, 2), dt.datetime(2199, 12, 30)
+    return st.datetimes(earliest, latest).map(lambda moment: f"{moment.isoformat()}Z")
+
+
+def _name_known(case: Any, known: Mapping[str, str]) -> None:
+    """In place: what the path names is there."""
     segments = case.path.split("/")
     for name in case.path_parameters or ():
-        case.path_parameters[name] = known[segments[segments.index(f"{{{name}}}") - 1]]
+        case.path_parameters[name] = known.get(segments[segments.index(f"{{{name}}}") - 1], "there-is-none")
+
+
+def _come_further(case: Any, rng: random.Random, known: Mapping[str, str], fresh: str) -> None:
+    """In place: what the path and the body name is there, the key is fresh, most of the body is usable."""
+    _name_known(case, known)
     if case.method == "POST":
         case.headers["Idempotency-Key"] = fresh
     examples = case.operation.definition.raw.get("requestBody", {}).get("content", {}).get(JSON, {}).get("examples")

@@ -14,6 +14,8 @@ from workspaces.errors import FieldFault, InvalidInput
 
 TAG = re.compile(r"[\w.:/-]{1,50}")
 MOST_TAGS, LONGEST_NOTES = 20, 5000
+STATED_TAGS = {"items": {"pattern": f"^{TAG.pattern}$"}, "maxItems": MOST_TAGS}
+"""OpenAPI of a list of tags."""
 
 
 def find_note_faults(tags: Iterable[str], notes: str) -> list[FieldFault]:

@@ -24,7 +24,6 @@ from models_registry.backends.prompts import Prompt, put_before
 
 FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(\?)?\s*\}\}")
 MISSING = "none"
-CHATTING = frozenset({"text", "tool_calls"})
 """As `decisions.models` has it."""
 OF_CHATS = frozenset([
     "input", "messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "options",

@@ -17,7 +17,7 @@ from decisions.agents.current import find_current_version
 from decisions.agents.revising import revise_agent, switch_agent
 from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
 from decisions.api.batches import body_of
-from decisions.api.editing import get_agent, read_expected
+from decisions.api.editing import STATED_ETAG, get_agent, read_expected
 from decisions.api.serializers.agents import (
     ONE_OR_MORE_ANSWERS,
     AgentCacheSerializer,
@@ -93,6 +93,7 @@ class AgentDetail(APIView):
                 str,
                 OpenApiParameter.HEADER,
                 description='The ETag that GET answered, such as "3", in place of expected_version.',
+                pattern=STATED_ETAG,
             )
         ],
         request=AgentPatchSerializer,

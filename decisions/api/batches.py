@@ -12,13 +12,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions.answer_ids import SCHEMA
+from decisions.answer_ids import SCHEMA, UUID7
+from decisions.api.together import TOGETHER
 from decisions.errors import Erased, IdConflict
 from decisions.ingest.batches import BatchResult
 from decisions.ingest.decoding import DECISION
 from decisions.ingest.schemas import MAX_ITEMS
 from workspaces.errors import InvalidInput
 from workspaces.http.parsing import RawBatchParser
+from workspaces.http.queries import MOMENT
 from workspaces.http.rendering import FastJSONRenderer
 
 T = TypeVar("T", bound=Model)
@@ -35,10 +37,12 @@ def struct_schema(struct: type[msgspec.Struct], most: int) -> dict[str, Any]:
             plain = {key: inline(value) for key, value in node.items()}
             if DECISION in plain.get("properties", ()):
                 plain["properties"][DECISION] = {"anyOf": [dict(SCHEMA), {"type": "null"}], "default": None}
-            return plain
+            if plain.get("properties", {}).get("id", {}).get("format") == "uuid":
+                plain["properties"]["id"] = {"type": "string", "format": "uuid", "pattern": f"^{UUID7}$"}
+            return {**plain, **MOMENT} if plain.get("format") == "date-time" else plain
         return [inline(value) for value in node] if isinstance(node, list) else node
 
-    one = inline(schemas[0])
+    one = {**inline(schemas[0]), **TOGETHER.get(struct, {})}
     return {"oneOf": [one, {"type": "array", "items": one, "minItems": 1, "maxItems": most}]}
 
 

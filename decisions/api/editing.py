@@ -13,6 +13,7 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.permissions import acting
 
 ETAG = re.compile(r'"?([0-9]{1,9})"?', re.ASCII)
+STATED_ETAG = '^"?[0-9]{1,9}"?$'
 
 
 def get_agent(request: Request, slug: str) -> Agent:

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from decisions.api.editing import get_agent, read_expected
+from decisions.api.editing import STATED_ETAG, get_agent, read_expected
 from decisions.api.serializers.rewards import (
     ComponentListSerializer,
     RevisedSpecSerializer,
@@ -39,6 +39,7 @@ IF_MATCH = OpenApiParameter(
     str,
     OpenApiParameter.HEADER,
     description='The ETag that GET answered, such as "3", in place of expected_number.',
+    pattern=STATED_ETAG,
 )
 
 

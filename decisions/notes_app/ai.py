@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from decisions.ingest.decoding import fault_of
+from decisions.notes_app import bodies
 from decisions.notes_app.api import JSON, TAGS, NotesView, body_of
 from decisions.notes_app.asking import ask_agent
 from workspaces.access.actors import Actor
@@ -76,11 +77,11 @@ class AskView(NotesView):
         return Response(answer)
 
 
-def _describe(operation: str) -> Any:
+def _describe(operation: str, body: Mapping[str, Any]) -> Any:
     return extend_schema(
         operation_id=operation,
         tags=TAGS,
-        request=JSON,
+        request=dict(body),
         responses={200: JSON, 404: ErrorSerializer, 409: ErrorSerializer},
     )
 
@@ -90,7 +91,7 @@ class File(AskView):
 
     kind = "FILER"
 
-    @_describe("notes_file")
+    @_describe("notes_file", bodies.asked_body("FILER"))
     def post(self, request: Request) -> Response:
         return self.answer(request)
 
@@ -100,7 +101,7 @@ class Prioritize(AskView):
 
     kind = "PRIORITIZER"
 
-    @_describe("notes_prioritize")
+    @_describe("notes_prioritize", bodies.asked_body("PRIORITIZER"))
     def post(self, request: Request) -> Response:
         return self.answer(request)
 
@@ -110,7 +111,7 @@ class Store(AskView):
 
     kind = "STORER"
 
-    @_describe("notes_store")
+    @_describe("notes_store", bodies.asked_body("STORER"))
     def post(self, request: Request) -> Response:
         return self.answer(request)
 
@@ -120,7 +121,7 @@ class Relate(AskView):
 
     kind = "LIBRARIAN"
 
-    @_describe("notes_relate")
+    @_describe("notes_relate", bodies.asked_body("LIBRARIAN"))
     def post(self, request: Request) -> Response:
         return self.answer(request)
 
@@ -130,7 +131,7 @@ class Retrieve(AskView):
 
     kind = "RETRIEVER"
 
-    @_describe("notes_retrieve")
+    @_describe("notes_retrieve", bodies.retrieved_body())
     def post(self, request: Request) -> Response:
         state = dict(body_of(request))
         user = state.pop(USER, None)

@@ -24,7 +24,7 @@ from decisions.ingest.item_ends import AppliedOutcomes, apply_item_outcomes, cou
 from decisions.labelling.items import record_status_change_verdict
 from decisions.labelling.labels import record_verdict
 from decisions.models import AgentKind, Decision, Verdict
-from decisions.notes_app import ledger
+from decisions.notes_app import bodies, ledger
 from decisions.notes_app.versions import compare_versions
 from decisions.queries.export import ExportChoice
 from decisions.queries.readiness import add_up, as_plain, count_training_stats
@@ -118,12 +118,14 @@ def read_choice(request: Request, *, most: int, need_kind: bool = False, need_re
     return choice
 
 
+REWARD = {"type": "number", "minimum": -1e9, "maximum": 1e9}
+LIMIT = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
 KIND = OpenApiParameter("agentType", str, enum=FIVE, description="Only agents of this kind")
 CHOICE = [
     KIND,
-    OpenApiParameter("minReward", float, default=LOWEST, description="Smallest raw reward, if there is one"),
+    OpenApiParameter("minReward", REWARD, default=LOWEST, description="Smallest raw reward, if there is one"),
     OpenApiParameter("requireFeedback", bool, default=False, description="Only decisions with a verdict"),
-    OpenApiParameter("limit", int, default=DEFAULT_LIMIT),
+    OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": LIST_LIMIT}, default=DEFAULT_LIMIT),
 ]
 
 
@@ -143,7 +145,7 @@ class Record(NotesView):
     @extend_schema(
         operation_id="notes_record_decision",
         tags=TAGS,
-        request=JSON,
+        request=bodies.RECORDED,
         responses={201: JSON, 404: ErrorSerializer},
     )
     def post(self, request: Request) -> Response:
@@ -168,7 +170,7 @@ class Decisions(NotesView):
         tags=TAGS,
         parameters=[
             *CHOICE,
-            OpenApiParameter("maxReward", float, default=HIGHEST),
+            OpenApiParameter("maxReward", REWARD, default=HIGHEST),
             OpenApiParameter("requireReward", bool, default=False),
         ],
         responses={200: LIST},
@@ -181,7 +183,7 @@ class Decisions(NotesView):
     @extend_schema(
         operation_id="notes_reward_decisions",
         tags=TAGS,
-        request=JSON,
+        request=bodies.ids_body(MOST_IDS),
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
@@ -261,7 +263,7 @@ class Outcomes(NotesView):
     @extend_schema(
         operation_id="notes_process_outcomes",
         tags=TAGS,
-        request=JSON,
+        request=bodies.limit_body(),
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
@@ -291,7 +293,7 @@ class TrackOutcomes(NotesView):
         operation_id="notes_track_outcomes",
         tags=TAGS,
         request=None,
-        parameters=[OpenApiParameter("limit", int, description="Maximum number of ended items; by default all")],
+        parameters=[OpenApiParameter("limit", LIMIT, description="Maximum number of ended items; by default all")],
         responses={200: JSON},
     )
     def post(self, request: Request) -> Response:
@@ -436,7 +438,7 @@ class DecisionFeedback(NotesView):
     @extend_schema(
         operation_id="notes_decision_feedback",
         tags=TAGS,
-        request=JSON,
+        request=bodies.VERDICT,
         responses={200: JSON, 410: ErrorSerializer},
     )
     def patch(self, request: Request, id: str) -> Response:
@@ -460,7 +462,7 @@ class StatusChangeFeedback(NotesView):
     @extend_schema(
         operation_id="notes_status_change_feedback",
         tags=TAGS,
-        request=JSON,
+        request=bodies.VERDICT,
         responses={200: JSON, 410: ErrorSerializer},
     )
     def patch(self, request: Request, id: str) -> Response:

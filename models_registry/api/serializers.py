@@ -28,6 +28,9 @@ from models_registry.models import (
 from models_registry.versions.gates import read_gate
 from models_registry.versions.references import FORMS
 from workspaces.http.bodies import StrictBody
+from workspaces.notes import STATED_TAGS
+
+SHARE = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
 
 
 class VersionField(serializers.CharField):
@@ -337,6 +340,7 @@ class WindowField(serializers.FloatField):
 
 
 class ShareSerializer(StrictBody):
+    stated = {"treatment_share": SHARE}
     treatment_share = serializers.FloatField(help_text="P(treatment) from now on, inside (0, 1)")
     reason = serializers.CharField(
         max_length=LONGEST_REASON, help_text="Why; recorded in the experiment's log and the audit log"
@@ -346,6 +350,7 @@ class ShareSerializer(StrictBody):
 class VersionNoteSerializer(StrictBody):
     """What is left out stays as it is."""
 
+    stated = {"tags": STATED_TAGS}
     tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False)
     notes = serializers.CharField(max_length=5000, required=False, allow_blank=True)
 
@@ -433,6 +438,7 @@ class ExperimentStartSerializer(StartSerializer, PlanSerializer):
 class GroupStartSerializer(StartSerializer):
     """Bounds hold for each of the experiments; those that are left out take their defaults (docs/experiments.md)."""
 
+    stated = {"treatments": {"minItems": FEWEST, "items": {"minLength": 1, "pattern": r"\S"}}}
     treatments = serializers.ListField(
         child=VersionField(), max_length=MOST, help_text=f"{FEWEST} to {MOST} versions to try against the champion"
     )

@@ -6,8 +6,16 @@ from typing import Any
 
 from rest_framework import serializers
 
+from models_registry.backends.services import LONGEST_SECONDS, MOST_PRIORITY, MOST_RETRIES, NAME
 from models_registry.models import AliasMove, Backend, BackendKind, Call, Capability, Deployment
+from models_registry.models.serving import KEY_VARIABLE
+from models_registry.models.version import ALIAS_NAME
 from workspaces.http.bodies import StrictBody
+
+SECONDS = {"exclusiveMinimum": 0, "maximum": LONGEST_SECONDS}
+PRICE = {"pattern": r"^\d{1,6}(\.\d{1,6})?$"}
+PRIORITY = {"minimum": 0, "maximum": MOST_PRIORITY}
+ALIAS = {"pattern": ALIAS_NAME}
 
 
 class BackendSerializer(serializers.ModelSerializer[Backend]):
@@ -23,6 +31,17 @@ class BackendSerializer(serializers.ModelSerializer[Backend]):
 class BackendChangeSerializer(StrictBody):
     """What is left out stays as it is."""
 
+    stated = {
+        "name": {"pattern": f"^(?:{NAME})$"},
+        "url": {"pattern": r"^https?://(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(:[0-9]{1,5})?(/[!-\"$->@-~]*)?$"},
+        "key_variable": {"pattern": f"^$|{KEY_VARIABLE}"},
+        "connect_seconds": SECONDS,
+        "timeout_seconds": SECONDS,
+        "retries": {"minimum": 0, "maximum": MOST_RETRIES},
+        "price_in": PRICE,
+        "price_out": PRICE,
+        "artifacts_path": {"pattern": r"^(?:/[^\x00]*)?$", "maxLength": 499},
+    }
     url = serializers.CharField(
         required=False, max_length=500, help_text="Address up to and including /v1, if the server has it"
     )
@@ -77,6 +96,7 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
 
 
 class DeploymentCreateSerializer(StrictBody):
+    stated = {"priority": PRIORITY}
     backend = serializers.UUIDField()
     remote_name = serializers.CharField(
         max_length=200,
@@ -91,16 +111,19 @@ class DeploymentCreateSerializer(StrictBody):
 class DeploymentChangeSerializer(StrictBody):
     """What is left out stays as it is."""
 
+    stated = {"priority": PRIORITY}
     priority = serializers.IntegerField(required=False, help_text="The lowest is asked first")
     enabled = serializers.BooleanField(required=False)
 
 
 class AliasSerializer(StrictBody):
+    stated = {"alias": ALIAS}
     alias = serializers.CharField(max_length=63)
     reason = serializers.CharField(max_length=500, required=False, default="", allow_blank=True)
 
 
 class RevertSerializer(StrictBody):
+    stated = {"alias": ALIAS}
     alias = serializers.CharField(max_length=63)
     move = serializers.UUIDField(
         required=False,

@@ -42,6 +42,7 @@ from models_registry.backends.chatting import Answered, ChatClients, Streamed
 from models_registry.errors import BackendUnavailable, ChatRefused
 from models_registry.models import CallKind
 from project.gateway.database import Database
+from project.gateway.document import build_document
 from project.gateway.reading import Reading
 from project.gateway.streams import EventStream, Gone, cut_off
 from project.logging import request_logger
@@ -97,6 +98,7 @@ class Gateway:
             [
                 web.get("/livez", self.livez),
                 web.get("/readyz", self.readyz),
+                web.get("/openapi.json", self.show_document),
                 web.get("/v1/models", self.list_models),
                 web.get("/v1/models/{model:.+}", self.show_model),
                 web.post("/v1/chat/completions", self.chat),
@@ -130,6 +132,9 @@ class Gateway:
         except (DatabaseError, InterfaceError):
             return _json({"status": "unavailable", "database": "does not answer or is not migrated"}, 503)
         return _json({"status": "ok", "answering": self.answering})
+
+    async def show_document(self, request: web.Request) -> web.StreamResponse:
+        return _json(build_document())
 
     # Models and chats
 

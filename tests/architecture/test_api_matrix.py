@@ -24,7 +24,8 @@ from tools.factories import MembershipFactory, WorkspaceFactory
 from workspaces.access.actors import ROLE_SCOPES
 from workspaces.models import Scope
 
-OPEN = {"api-schema", "api-docs"}  # the description of the API, without data
+# The descriptions of the API, without data.
+OPEN = {f"api-{what}{of}" for what in ("schema", "docs") for of in ("", "-gateway", "-notes-app")}
 
 
 def api_names(patterns: Any = None, prefix: str = "") -> set[str]:

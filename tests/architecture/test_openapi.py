@@ -101,9 +101,18 @@ UNANSWERED = {
 
 @pytest.fixture(scope="module")
 def document():
-    answer = Client().get("/api/v1/schema", headers={"Accept": "application/vnd.oai.openapi+json"})
-    assert answer.status_code == 200
-    return json.loads(answer.content)
+    """Those of /api/v1 and of the notes app, together."""
+    whole = {}
+    for name in ("", "/notes-app"):
+        answer = Client().get(f"/api/v1/schema{name}", headers={"Accept": "application/vnd.oai.openapi+json"})
+        assert answer.status_code == 200
+        served = json.loads(answer.content)
+        whole = whole or served
+        assert not whole["paths"].keys() & served["paths"].keys() or whole is served
+        whole["paths"] |= served["paths"]
+        for kind, components in served["components"].items():
+            whole["components"].setdefault(kind, {}).update(components)
+    return whole
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from django.utils import timezone
 
-from tools.factories import DecisionFactory, EpisodeFactory, FeedbackFactory, TrainingRunFactory, uuid7_at
+from tools.factories import DecisionFactory, EpisodeFactory, TrainingRunFactory, uuid7_at
 from tools.openapi import operations
 
 pytestmark = pytest.mark.django_db
@@ -96,8 +96,8 @@ def test_episodes_are_found_by_name_and_runs_and_versions_by_agent_and_state(
     EpisodeFactory(agent=agent, external_id="mailbox 8")
     assert ids_of(find(client, "episodes", external_id="mailbox 7")) == [str(named.id)]
     assert ids_of(find(client, "episodes", external_id="mailbox 7", agent="filer")) == [str(named.id)]
-    FeedbackFactory(decision=DecisionFactory(agent=agent))
-    run = TrainingRunFactory(agent=agent, produced_version=base_version)
+    times = {"started_at": timezone.now(), "finished_at": timezone.now()}
+    run = TrainingRunFactory(agent=agent, state="succeeded", produced_version=base_version, **times)
     other = TrainingRunFactory()
     assert str(run.id) in ids_of(find(client, "runs", agent="filer"))
     assert str(other.id) not in ids_of(find(client, "runs", agent="filer"))

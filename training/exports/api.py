@@ -18,7 +18,7 @@ from training.exports.downloads import TAR, answer_download
 from training.exports.hosting import HELP, PROFILES, STANDARD
 from training.exports.services import cancel_export, start_export
 from training.models import ExportFormat, ExportJob
-from workspaces.http.bodies import StrictBody
+from workspaces.http.bodies import StrictBody, any_of
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
 from workspaces.http.rendering import OneFormat
@@ -60,6 +60,12 @@ class ExportSerializer(serializers.ModelSerializer[ExportJob]):
 
 
 class ExportStartSerializer(StrictBody):
+    together = {
+        "anyOf": [
+            {"not": {"required": ["profile"]}},
+            {"properties": {"format": any_of(ExportFormat.OLLAMA.value)}, "required": ["format"]},
+        ]
+    }
     format = serializers.ChoiceField(choices=ExportFormat.choices, default=ExportFormat.MERGED)
     cache = serializers.BooleanField(
         default=False, help_text="For onnx: the graph takes keys and values of earlier tokens"

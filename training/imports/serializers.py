@@ -14,7 +14,7 @@ from jobs.models import Job
 from jobs.serializers import JobSerializer
 from training.imports.plan import DECISIONS, FORMAT_CHOICES, LABELLED, ImportPlan
 from training.imports.uploads import LARGEST_UPLOAD
-from workspaces.http.bodies import StrictBody
+from workspaces.http.bodies import StrictBody, any_of
 
 COUNTS = ("rows", "decisions", "steps", "feedback", "repeated", "refused")
 
@@ -22,6 +22,9 @@ COUNTS = ("rows", "decisions", "steps", "feedback", "repeated", "refused")
 class ImportPlanBody(StrictBody):
     """What is to be done with the file, whichever way it comes."""
 
+    together = {
+        "anyOf": [{"properties": {"what": any_of(DECISIONS)}}, {"required": ["agent", "name"]}],
+    }
     what = serializers.ChoiceField(choices=[(LABELLED, "rows for a dataset"), (DECISIONS, "decisions for the ledger")])
     agent = serializers.CharField(
         max_length=63, required=False, help_text="Slug of the agent. For decisions: overrides the file"

@@ -14,7 +14,7 @@ from training.datasets.freezing import start_rebuild
 from training.datasets.serializers import DatasetSerializer, FreezingSerializer
 from training.lineage.erasure import LONGEST, preview_erasure, read_person, start_erasure
 from training.models import DatasetSnapshot, Erasure
-from workspaces.http.bodies import StrictBody
+from workspaces.http.bodies import StrictBody, exactly_one_of
 from workspaces.http.permissions import acting
 from workspaces.models import Scope
 
@@ -45,6 +45,7 @@ class ErasureSerializer(serializers.ModelSerializer[Erasure]):
 class ErasureStartSerializer(StrictBody):
     """Exactly one of `unit` and `user`."""
 
+    together = exactly_one_of("unit", "user")
     unit = serializers.CharField(max_length=LONGEST, required=False, trim_whitespace=False)
     user = serializers.CharField(max_length=LONGEST, required=False, trim_whitespace=False)
     dry_run = serializers.BooleanField(default=False)

@@ -13,6 +13,7 @@ from training.models import RunEvent, TrainingRun
 from training.runs.reached import tell_reached
 from training.runs.shown.samples import SampleLine, ShownSamples
 from workspaces.http.bodies import StrictBody
+from workspaces.notes import STATED_TAGS
 
 
 class RunSerializer(serializers.ModelSerializer[TrainingRun]):
@@ -94,6 +95,7 @@ class _PlanSerializer(StrictBody):
 class RunStartSerializer(_PlanSerializer):
     """`settings` are fields of the engine's run spec (docs/engine.md)."""
 
+    stated = {"tags": STATED_TAGS}
     tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False, default=list)
     notes = serializers.CharField(max_length=5000, required=False, default="", allow_blank=True)
     dry_run = serializers.BooleanField(default=False, help_text="Only check, and estimate what the run would need")
@@ -125,6 +127,7 @@ class SweepSerializer(serializers.Serializer[Any]):
 class RunNoteSerializer(StrictBody):
     """Either may be left out, and stays."""
 
+    stated = {"tags": STATED_TAGS}
     tags = serializers.ListField(child=serializers.CharField(max_length=50), required=False)
     notes = serializers.CharField(max_length=5000, required=False, allow_blank=True)
 

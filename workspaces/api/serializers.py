@@ -45,6 +45,7 @@ class NewKeySerializer(KeySerializer):
 class KeyLimitsSerializer(StrictBody):
     """What is left out stays as it is."""
 
+    stated = {"spend_a_day": {"pattern": r"^(0\.\d{0,5}[1-9]|[1-9]\d{0,6}(\.\d{1,6})?)$"}}
     requests_a_minute = serializers.IntegerField(
         required=False,
         allow_null=True,

@@ -14,6 +14,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 from rest_framework import serializers
 
+from workspaces.http.bodies import StrictBody
 from workspaces.http.idempotency import HEADER, REPLAYED
 from workspaces.http.queries import ListQuery
 from workspaces.http.rendering import Negotiation
@@ -194,6 +195,24 @@ class EnvelopeSchema(AutoSchema):
         operation["responses"] = dict(sorted(responses.items()))
         return operation
 
+    def _map_basic_serializer(self, serializer: Any, direction: Any) -> Any:
+        """Of a body also what its serializer states beyond its fields, and that other fields are refused."""
+        schema = super()._map_basic_serializer(serializer, direction)
+        if not isinstance(serializer, StrictBody):
+            return schema
+        for name, stated in serializer.stated.items():
+            if name in schema["properties"]:
+                schema["properties"][name] = _with_limits(schema["properties"][name], stated)
+        return {**schema, "additionalProperties": False, **serializer.together}
+
+    def _map_serializer_field(self, field: Any, direction: Any, bypass_extensions: bool = False) -> Any:
+        """A text that is trimmed and may not be blank holds more than spaces."""
+        schema = super()._map_serializer_field(field, direction, bypass_extensions)
+        trimmed = type(field) is serializers.CharField and field.trim_whitespace and not field.allow_blank
+        if trimmed and direction == "request" and schema.get("type") == "string" and not field.read_only:
+            return schema if {"pattern", "format", "enum"} & set(schema) else {**schema, "pattern": r"\S"}
+        return schema
+
     def get_override_parameters(self) -> list[Any]:
         """Those of the view's query, and of a list those that every list has."""
         declared = super().get_override_parameters()
@@ -239,6 +258,33 @@ class EnvelopeSchema(AutoSchema):
         self.registry.register_on_missing(component)
         reference: dict[str, Any] = component.ref
         return reference
+
+
+NEEDING = ("required", "minProperties", "oneOf", "anyOf", "allOf")
+"""What in a body's schema no missing body fits."""
+
+
+def require_bodies(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """A postprocessing hook: a body is required where some of its fields are."""
+    for methods in result["paths"].values():
+        for operation in methods.values():
+            for media in operation.get("requestBody", {}).get("content", {}).values():
+                name = media["schema"].get("$ref", "").rpartition("/")[2]
+                schema = result["components"]["schemas"][name] if name else media["schema"]
+                if any(schema.get(word) for word in NEEDING):
+                    operation["requestBody"]["required"] = True
+    return result
+
+
+def _with_limits(schema: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits beside the type that they limit: of a list's entries under `items`, of a nullable field within."""
+    if "items" in stated:
+        stated = {**stated, "items": {**schema.get("items", {}), **stated["items"]}}
+    for several in ("oneOf", "anyOf"):
+        if several in schema and "type" not in schema:
+            parts = [part if part.get("type") == "null" else {**part, **stated} for part in schema[several]]
+            return {**schema, several: parts}
+    return {**schema, **stated}
 
 
 def allow_null(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -24,6 +25,15 @@ EVERYWHERE = frozenset({"format"})
 """What every address may say besides: in which of its formats it answers."""
 
 
+MOMENT = {
+    "type": "string",
+    "format": "date-time",
+    "pattern": r"^(19[7-9]\d|2[01]\d\d)-.*(Z|z|[+-](0\d|1[0-5]):[0-5]\d)$",
+}
+"""OpenAPI of a time that is taken, in queries and bodies: from 1970 to 2199, less than 16 hours from UTC."""
+
+
+@extend_schema_field(MOMENT)
 class MomentField(serializers.DateTimeField):
     """A time with its offset."""
 

@@ -30,6 +30,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
 
 
 class MemberChangeSerializer(StrictBody):
+    together = {"minProperties": 1}
     role = serializers.ChoiceField(choices=Role.choices, required=False)
     active = serializers.BooleanField(required=False, help_text="false deactivates the person, true reactivates them")
 

@@ -8,8 +8,9 @@ from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_fiel
 from rest_framework import serializers
 
 from decisions.agents.caching import LONGEST_SECONDS
+from decisions.agents.kinds import FIVE
 from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion
-from workspaces.http.bodies import StrictBody
+from workspaces.http.bodies import StrictBody, any_of
 
 
 class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):
@@ -51,6 +52,12 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
 
 
 class AgentCreateSerializer(StrictBody):
+    together = {
+        "anyOf": [
+            {"required": ["prompt_template"]},
+            {"properties": {"kind": any_of(*FIVE)}, "required": ["kind"]},
+        ]
+    }
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
     kind = serializers.ChoiceField(choices=AgentKind.choices, default="CUSTOM")
@@ -124,6 +131,7 @@ class AgentDetailSerializer(AgentSerializer):
 class AgentPatchSerializer(AgentCreateSerializer):
     """Fields of the next version; what is left out stays as it is."""
 
+    together = {}
     slug = None  # type: ignore[assignment]
     name = None  # type: ignore[assignment]
     kind = None  # type: ignore[assignment]

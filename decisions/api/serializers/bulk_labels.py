@@ -7,9 +7,11 @@ from typing import Any
 from rest_framework import serializers
 
 from decisions.api.serializers.ids import DecisionIdField
+from decisions.editors.corrections import CORRECTING
 from decisions.labelling.matching import MOST_CHOSEN, MOST_IN_BULK
 from decisions.models import BulkLabel, Verdict
-from workspaces.http.bodies import StrictBody
+from decisions.queries.browse import FILTERS, VERDICTS, WINDOWS
+from workspaces.http.bodies import StrictBody, any_of, exactly_one_of
 
 
 class AskedSerializer(StrictBody):
@@ -25,7 +27,30 @@ class AskedSerializer(StrictBody):
     digest = serializers.CharField(max_length=64, help_text="Digest of the filters or IDs")
 
 
+STATED_FILTERS = {
+    "propertyNames": {"enum": [name for name in FILTERS if name != "order"]},
+    "properties": {
+        "arm": any_of("", "control", "treatment"),
+        "since": any_of("", *WINDOWS),
+        "verdict": any_of("", *VERDICTS),
+    },
+}
+
+
 class BulkLabelCreateSerializer(StrictBody):
+    stated = {"filters": STATED_FILTERS}
+    together = {
+        "allOf": [
+            exactly_one_of("filters", "decisions"),
+            {"anyOf": [{"required": ["asked"]}, {"properties": {"dry_run": {"const": True}}, "required": ["dry_run"]}]},
+            {
+                "anyOf": [
+                    {"properties": {"verdict": any_of(*sorted(CORRECTING))}},
+                    {"properties": {"corrected_action": {"type": "null"}}},
+                ]
+            },
+        ]
+    }
     filters = serializers.DictField(
         child=serializers.CharField(max_length=200, allow_blank=True),
         required=False,

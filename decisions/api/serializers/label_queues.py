@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -10,9 +11,10 @@ from rest_framework import serializers
 from decisions.api.serializers.decisions import DecisionSerializer, LabelSerializer
 from decisions.api.serializers.episodes import EpisodeSerializer
 from decisions.api.serializers.ids import DecisionIdField
+from decisions.labelling.subjects import KINDS
 from decisions.models import LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject, SkipPolicy, Verdict
 from decisions.models.labelling import MAX_OVERLAP
-from workspaces.http.bodies import StrictBody
+from workspaces.http.bodies import StrictBody, exactly_one_of
 
 PEOPLE = "E-mail addresses of members"
 
@@ -100,6 +102,7 @@ class QueuePatchSerializer(QueueChangeSerializer):
 
 
 class QueueCreateSerializer(QueueChangeSerializer):
+    stated = {"filters": {"propertyNames": {"enum": sorted({*chain(*(kind.filters for kind in KINDS.values()))})}}}
     slug = serializers.SlugField(max_length=63)
     name = serializers.CharField(max_length=200)
     subject = serializers.ChoiceField(
@@ -196,6 +199,7 @@ class AgreementSerializer(serializers.Serializer[Any]):
 class GoldSerializer(StrictBody):
     """One of both, as the queue asks about decisions or episodes."""
 
+    together = exactly_one_of("decisions", "episodes")
     decisions = serializers.ListField(
         child=DecisionIdField(),
         min_length=1,

@@ -9,7 +9,13 @@ from rest_framework import serializers
 
 from decisions.models import CreditScheme, RewardDraft, RewardSpec, UnknownParts
 from decisions.rewards.judged import find_left_out
-from decisions.rewards.spec_content import MOST_COMPONENTS, MOST_JUDGES, compare_contents, stored_components
+from decisions.rewards.spec_content import (
+    LARGEST_REWARD,
+    MOST_COMPONENTS,
+    MOST_JUDGES,
+    compare_contents,
+    stored_components,
+)
 from decisions.rewards.specs import content_of
 from jobs.models import Job, JobState
 from jobs.serializers import JobSerializer
@@ -145,6 +151,9 @@ class RevisedSpecSerializer(RewardSpecSerializer):
         return None if job is None else CalculationSerializer(job).data
 
 
+BOUNDS = ("low", "high", "training_low", "training_high")
+
+
 class EntryBody(StrictBody):
     name = serializers.CharField(
         help_text="A component of GET /reward-components, or `rule.` with a name for your own rule"
@@ -159,6 +168,11 @@ class EntryBody(StrictBody):
 class RewardSpecBody(StrictBody):
     """Everything that a reward spec says. What is left out has its default."""
 
+    stated = {
+        **{name: {"minimum": -LARGEST_REWARD, "maximum": LARGEST_REWARD} for name in BOUNDS},
+        "clamp": {"exclusiveMinimum": 0, "maximum": LARGEST_REWARD},
+        "discount": {"exclusiveMinimum": 0, "maximum": 1},
+    }
     # For the document alone: `decisions.rewards.spec_content.read_content` reads it, with every fault at once.
     expected_number = serializers.IntegerField(
         required=False, min_value=1, max_value=2**31 - 1, help_text="Version that it is based on; or send If-Match"

@@ -1,0 +1,67 @@
+"""The API's OpenAPI documents: what each holds, and in which format it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from django.test import Client
+from jsonschema import Draft202012Validator
+
+from decisions.chats.requests import read_chat
+from decisions.chats.responses import read_response
+from project.gateway.app import ABOUT, LONGEST_NAME, Gateway
+from project.gateway.document import HEADERS, build_document
+from tools.openapi import document_faults, operations, schema_faults
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.django_db
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["", "/gateway", "/notes-app"])
+def test_json_is_the_answer_unless_yaml_is_asked_for(name: str) -> None:
+    client = Client()
+    for accept in ("", "*/*", BROWSER, "application/json"):
+        answer = client.get(f"/api/v1/schema{name}", headers={"Accept": accept} if accept else {})
+        assert answer["Content-Type"] == "application/json", accept
+    document = json.loads(answer.content)
+    assert document_faults(document) == []
+    yaml = client.get(f"/api/v1/schema{name}?format=yaml")
+    assert yaml["Content-Type"].startswith("application/vnd.oai.openapi")
+    assert yaml.content.startswith(b"openapi: ")
+    assert client.get(f"/api/v1/docs{name}").status_code == 200
+    paths = {path for _, path, _ in operations(document)}
+    assert any(path.startswith("/api/v1/") for path in paths) is (name == "")
+    assert any(path.startswith("/api/training/") for path in paths) is (name == "/notes-app")
+
+
+def test_the_gateway_s_document_says_what_the_gateway_takes() -> None:
+    document = build_document()
+    assert document_faults(document) == []
+    routes = {
+        (route.method.lower(), route.resource.canonical)
+        for route in Gateway().build_app().router.routes()
+        if route.method != "HEAD" and route.resource is not None and route.resource.canonical.startswith("/v1/")
+    }
+    assert {(method, path) for method, path, _ in operations(document)} == routes
+    assert {header.lower() for header in HEADERS} == set(ABOUT.values())
+    for _, path, operation in operations(document):
+        for parameter in operation.get("parameters", ()):
+            if parameter["name"] in HEADERS:
+                assert parameter["schema"]["maxLength"] == LONGEST_NAME, path
+    for name, read in (("ChatBody", read_chat), ("ResponseBody", read_response)):
+        path = {"ChatBody": "/v1/chat/completions", "ResponseBody": "/v1/responses"}[name]
+        media = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        assert schema_faults(document, media["schema"], media["example"]) == []
+        assert read(media["example"]).model == "helper"
+
+
+def test_the_gateway_serves_its_document_without_a_key() -> None:
+    answer: Any = asyncio.run(Gateway().show_document(None))  # type: ignore[arg-type]
+    document = msgspec.json.decode(answer.body)
+    assert document == msgspec.json.decode(msgspec.json.encode(build_document()))
+    Draft202012Validator.check_schema(document["components"]["schemas"]["ChatBody"])
