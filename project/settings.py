@@ -401,6 +401,8 @@ FALLBACK_SECONDS = env_float("RECKONER_FALLBACK_SECONDS", "1.2")
 LONGEST_ANSWER_SECONDS = env_float("RECKONER_LONGEST_ANSWER_SECONDS", "840")
 # How many chats the gateway answers at the same time. It refuses further ones.
 GATEWAY_CHATS = env_int("RECKONER_GATEWAY_CHATS", "512")
+# A chat may hold pictures and files: so many bytes at most, of which 1 MB without them.
+CHAT_BODY_BYTES = env_int("RECKONER_CHAT_BODY_BYTES", "20971520")
 # How often backends are asked whether they answer.
 BACKEND_CHECK_SECONDS = env_float("RECKONER_BACKEND_CHECK_SECONDS", "15")
 # A call of the gateway that is open for longer belonged to a process that was killed.

@@ -84,14 +84,15 @@ class UnsupportedEncoding(ReckonerError):
 
 
 class TooManyRequests(ReckonerError):
-    """`wait`: seconds until the next one is taken."""
+    """`wait`: seconds until the next one is taken. `limit`: how many are taken in a minute, where that is why."""
 
     status = 429
     code = "too_many_requests"
 
-    def __init__(self, message: str, *, wait: int, faults: Sequence[FieldFault] = ()) -> None:
+    def __init__(self, message: str, *, wait: int, faults: Sequence[FieldFault] = (), limit: int | None = None) -> None:
         super().__init__(message, faults=faults)
         self.wait = wait
+        self.limit = limit
 
 
 class Unavailable(ReckonerError):

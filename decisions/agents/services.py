@@ -31,6 +31,9 @@ from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
+PROMPT_TOKENS, COMPLETION_TOKENS = 64, 16
+"""Of an agent that does not chat, unless it is asked for others."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
@@ -42,10 +45,18 @@ class AgentSetup:
     options: Sequence[str] | None = None
     action_schema: Mapping[str, Any] | None = None
     state_schema: Mapping[str, Any] | None = None
-    max_prompt_tokens: int = 64
-    max_completion_tokens: int = 16
+    max_prompt_tokens: int | None = None
+    max_completion_tokens: int | None = None
     temperature: float = 1.0
     epsilon: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Where no limits are given, agents that chat have none, and others the usual ones."""
+        if self.action_space in CHATTING:
+            return
+        for name, usual in (("max_prompt_tokens", PROMPT_TOKENS), ("max_completion_tokens", COMPLETION_TOKENS)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, usual)
 
 
 def kind_setup(kind: str) -> AgentSetup:
@@ -170,14 +181,14 @@ def check_setup(setup: AgentSetup) -> None:
 def _find_system_faults(setup: AgentSetup) -> list[FieldFault]:
     """A word is a token at least, so with as many words as tokens nothing is left for what is asked. The rest only a
     tokenizer knows: a run and the model server refuse then."""
-    words = len(setup.system_prompt.split())
+    words, most = len(setup.system_prompt.split()), setup.max_prompt_tokens
     if setup.system_prompt and not words:
         return [FieldFault("system_prompt", "is blank", "a text, or nothing")]
-    if words and words >= setup.max_prompt_tokens:
+    if words and most is not None and words >= most:
         return [
             FieldFault(
                 "system_prompt",
-                f"its {words:,} words leave no room for the prompt in {setup.max_prompt_tokens:,} prompt tokens",
+                f"its {words:,} words leave no room for the prompt in {most:,} prompt tokens",
                 f"a shorter one, or max_prompt_tokens well above {words:,}",
             )
         ]

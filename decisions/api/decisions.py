@@ -21,6 +21,7 @@ from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.labelling.labels import label_decision
 from decisions.models import Agent, Decision
+from decisions.queries.browse import ENDINGS, read_ending
 from decisions.queries.by_name import find_page_of_unit
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.pagination import NewestFirst
@@ -52,6 +53,8 @@ class DecisionList(IngestListView[Decision]):
             if agent is None:
                 return decisions.none()
             decisions = decisions.filter(agent=agent)
+        if reason := text_parameter(self.request, "finish_reason"):
+            decisions = decisions.filter(finish_reason__in=read_ending(reason))
         if item := text_parameter(self.request, "item"):
             decisions = decisions.filter(item_ref=item)
         if unit := text_parameter(self.request, "unit"):
@@ -76,6 +79,12 @@ class DecisionList(IngestListView[Decision]):
         parameters=[
             OpenApiParameter("agent", str, description="Only this agent's decisions"),
             OpenApiParameter("unit", str, description="Only this unit's decisions"),
+            OpenApiParameter(
+                "finish_reason",
+                str,
+                enum=list(ENDINGS),
+                description="Only answers that ended so; incomplete: length, content_filter, abandoned or cut",
+            ),
             OpenApiParameter("item", str, description="Only decisions about this item, by its item_ref"),
         ]
     )

@@ -36,11 +36,13 @@ from decisions.ingest.item_ends import mark_late_decisions
 from decisions.ingest.schemas import DecideItem
 from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
+from decisions.models.finish_reasons import FinishReason, read_finish_reason
 from decisions.traces.links import link_decision
 from models_registry.backends.chatting import Attempt
 from models_registry.backends.parameters import TEMPERATURE, refuses
 from models_registry.backends.places import Place, find_places
 from models_registry.backends.prompts import put_before
+from models_registry.backends.token_estimates import Sizes, estimate_tokens, learn_ratio
 from models_registry.calls.key_limits import may_ask, refuse_agent, refuse_over_limits
 from models_registry.calls.records import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
@@ -48,6 +50,8 @@ from models_registry.versions.references import find_version
 from models_registry.versions.services import refuse_reward_model
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.http.claims import close_claim
+from workspaces.http.idempotency import made_id
 from workspaces.storage.ids import uuid7
 
 REFERENCE = re.compile(r"(?:models:/)?(?P<agent>[\w-]{1,63})(?P<version>[:@/].{1,100})?", re.DOTALL)
@@ -58,7 +62,7 @@ FORMS = "an agent's slug, slug@alias or slug:7"
 @dataclass(frozen=True, slots=True)
 class About:
     """What the caller says of a chat beside its body: headers, all optional. `anew`: no answer that was given before
-    will do."""
+    will do. `claim`: of an `Idempotency-Key`, by which the decision has its id."""
 
     unit: str | None = None
     episode: str | None = None
@@ -67,13 +71,15 @@ class About:
     user_ref: str | None = None
     external_id: str | None = None
     anew: bool = False
+    claim: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A chat whose call is open. `attempts` in the order in which they are asked, and `answerers`, whose they are.
     `started`: seconds of the monotonic clock. `recalled`: the answer, where it was given before, and nobody is asked;
-    `kept_as`: what it is kept under, "" where it is not (`decisions.chats.recalling`)."""
+    `kept_as`: what it is kept under, "" where it is not (`decisions.chats.recalling`). `claim`: of an
+    `Idempotency-Key`; `is_repeat`: the chat was answered under it before, so that nothing is open and recorded."""
 
     by: Actor
     chat: Chat
@@ -84,6 +90,8 @@ class Begun:
     opened_at: dt.datetime
     kept_as: str = ""
     recalled: dict[str, Any] | None = None
+    claim: uuid.UUID | None = None
+    is_repeat: bool = False
 
     @property
     def id(self) -> uuid.UUID:
@@ -110,6 +118,19 @@ class Ended:
     first_byte_at: dt.datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """Of one answer; None where they are not known."""
+
+    tokens_in: int | None
+    tokens_out: int | None
+    estimated: bool = False
+
+
+CUT_SHORT: Mapping[str, str] = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
+"""Why an answer ended that did not come to its end."""
+
+
 def begin_chat(
     *, by: Actor, chat: Chat, kind: str, about: About | None = None, standing: Standing | None = None
 ) -> Begun:
@@ -132,17 +153,18 @@ def begin_chat(
     condition = unchanged(standing) if standing is not None else ALWAYS
     if not open_calls(by=by, kind=kind, openings=openings, now=now, condition=condition):
         raise OutOfDate
-    return Begun(by, chat, request, attempts, answerers, started, now, kept_as, recalled)
+    return Begun(by, chat, request, attempts, answerers, started, now, kept_as, recalled, about.claim)
 
 
-def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) -> None:
+def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, error: str = "") -> None:
     """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, and
-    this is what was generated until then."""
+    this is what was generated until then; FAILED: the server broke off, as `error` says."""
     now = timezone.now()
     request = _served(begun, ended.attempt)
     written, endpoint = ended.written, ended.attempt.place.endpoint
     cached = begun.recalled is not None
-    cost = Decimal(0) if cached else endpoint.price(written.tokens_in, written.tokens_out)
+    spent = _count_tokens(begun, ended, complete=state == CallState.ANSWERED)
+    cost = Decimal(0) if cached else endpoint.price(spent.tokens_in, spent.tokens_out)
     item = request.item
     alone = request.route.phase is None and not item.episode and not item.item_ref
     with contextlib.nullcontext() if alone else transaction.atomic():  # one statement is a transaction of its own
@@ -152,7 +174,9 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
             request,
             written,
             ended.attempt.place,
+            spent,
             complete=state == CallState.ANSWERED,
+            finish_reason=CUT_SHORT.get(state) or read_finish_reason(written.finish_reason),
             exposure_id=exposures.get(request.unit),
             latency_ms=(time.perf_counter() - begun.started) * 1000,
             cost=cost,
@@ -164,28 +188,50 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED) 
             served=request.served.id,
             backend=None if cached else endpoint.backend,
             fallback=" ".join(ended.failures),
+            error=error,
             cached=cached,
-            tokens_in=None if cached else written.tokens_in,
-            tokens_out=None if cached else written.tokens_out,
+            tokens_in=None if cached else spent.tokens_in,
+            tokens_out=None if cached else spent.tokens_out,
             cost=cost,
             first_byte_at=ended.first_byte_at,
         )
         write_answered(by=begun.by, columns=resolve_episodes(begun.by, columns_of([row])), ending=ending, now=now)
         if item.item_ref:
             mark_late_decisions(begun.by.workspace.id, {item.item_ref})
+    _close_claim(begun, answered=state == CallState.ANSWERED)
     if begun.kept_as and not cached and state == CallState.ANSWERED and not request.fallback:
         seconds = request.current.agent.cache_seconds
         keep_answer(name=begun.kept_as, seconds=seconds, decision_id=request.id, written=written)
 
 
 def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
-    """The client went away. What was generated is recorded as a decision; where that is nothing there is none."""
+    """The client went away. What was generated is recorded as a decision; where that is nothing there is none, but its
+    prompt has cost something."""
     if ended is not None and not ended.written.is_empty:
         record_chat(begun=begun, ended=ended, state=CallState.LEFT)
         # Only who went away may have told of the call before it ended.
         link_decision(begun.by, begun.id)
-    else:
-        close_calls(by=begun.by, endings=[Ending(begun.id, CallState.LEFT)], now=timezone.now())
+        return
+    ending = Ending(begun.id, CallState.LEFT)
+    if ended is not None and begun.recalled is None:
+        spent, endpoint = _count_tokens(begun, ended, complete=False), ended.attempt.place.endpoint
+        ending = replace(
+            ending,
+            backend=endpoint.backend,
+            tokens_in=spent.tokens_in,
+            tokens_out=spent.tokens_out,
+            cost=endpoint.price(spent.tokens_in, spent.tokens_out),
+        )
+    close_calls(by=begun.by, endings=[ending], now=timezone.now())
+    _close_claim(begun, answered=False)
+
+
+def cut_chat(*, begun: Begun, ended: Ended, reason: str) -> None:
+    """The server broke off after its first words, which are recorded as a decision; the call has failed, and counts
+    against the arm."""
+    with transaction.atomic():
+        record_chat(begun=begun, ended=ended, state=CallState.FAILED, error=reason)
+        fail_chat(begun=begun, reason=reason)
 
 
 def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True, backend: uuid.UUID | None = None) -> None:
@@ -199,6 +245,12 @@ def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True, backend: uu
     else:
         ending = Ending(begun.id, CallState.FAILED, backend=backend, error=reason)
         close_calls(by=begun.by, endings=[ending], now=now)
+    _close_claim(begun, answered=False)
+
+
+def _close_claim(begun: Begun, *, answered: bool) -> None:
+    if begun.claim is not None:
+        close_claim(begun.claim, answered=answered)
 
 
 def list_models(*, by: Actor) -> list[dict[str, Any]]:
@@ -237,7 +289,7 @@ def summary_of(begun: Begun, ended: Ended) -> dict[str, Any]:
         "assignment_probability": route.assignment_probability,
         "fallback": _served(begun, ended.attempt).fallback,
         "propensity": ended.written.propensity,
-        "cached": begun.recalled is not None,
+        "cached": begun.recalled is not None and not begun.is_repeat,
     }
 
 
@@ -284,7 +336,7 @@ def _identify(chat: Chat, about: About) -> IdentifiedItem:
         user_ref=about.user_ref,
         external_id=about.external_id,
     )
-    return IdentifiedItem(uuid7(), "", item)
+    return IdentifiedItem(uuid7() if about.claim is None else made_id(about.claim, 0), "", item)
 
 
 def _route(
@@ -340,14 +392,35 @@ def _temperature(chat: Chat, current: CurrentAgent) -> float:
 
 def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     """What the version of the agent says of a chat."""
-    limit = {} if chat.limited else {"max_tokens": current.version.max_completion_tokens}
+    most = current.version.max_completion_tokens
+    limit = {} if chat.limited or most is None else {"max_tokens": most}
     system = current.version.system_prompt
     told = {"messages": put_before(system, chat.body["messages"])} if system else {}
     return {"temperature": _temperature(chat, current), **limit, **told}
 
 
+def _count_tokens(begun: Begun, ended: Ended, *, complete: bool) -> TokenCounts:
+    """As the server said them, and of an answer that did not come to its end as they are estimated."""
+    written, place = ended.written, ended.attempt.place
+    system = _served(begun, ended.attempt).current.version.system_prompt
+    told = [system, *(begun.chat.state.get(name) for name in ("messages", "tools"))]
+    sizes = Sizes(len(msgspec.json.encode(told)), written.size)
+    if complete and begun.recalled is None:
+        learn_ratio(place.endpoint, place.model, sizes, written.tokens_in, written.tokens_out)
+    if not complete and (written.tokens_in is None or written.tokens_out is None):
+        return TokenCounts(*estimate_tokens(place.endpoint, place.model, sizes), estimated=True)
+    return TokenCounts(written.tokens_in, written.tokens_out)
+
+
 def _decision_row(
-    begun: Begun, request: RoutedRequest, written: Written, place: Place, *, complete: bool, **known: Any
+    begun: Begun,
+    request: RoutedRequest,
+    written: Written,
+    place: Place,
+    spent: TokenCounts,
+    *,
+    complete: bool,
+    **known: Any,
 ) -> Row:
     # A model that takes no temperature has one of its own, which nobody knows.
     fixed = refuses(place.endpoint, place.model, TEMPERATURE)
@@ -365,8 +438,10 @@ def _decision_row(
         temperature=temperature or None,  # a greedy answer has none
         epsilon=0.0,
         token_ids=written.token_ids if complete else None,
-        tokens_in=written.tokens_in,
-        tokens_out=written.tokens_out,
+        tokens_in=spent.tokens_in,
+        tokens_out=spent.tokens_out,
+        tokens_estimated=spent.estimated,
+        parameters=dict(begun.chat.parameters) or None,
         content_hash=_hash_of(state),
         **known,
     )

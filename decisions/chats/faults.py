@@ -6,8 +6,9 @@ from typing import Any
 
 from decisions.errors import UnknownAgent
 from models_registry.errors import AgentNotAllowed, BudgetSpent, ChatRefused, NoChampion, UnknownVersion
-from workspaces.errors import ReckonerError
+from workspaces.errors import InFlight, ReckonerError, TooManyRequests
 from workspaces.http.api_errors import headers_of
+from workspaces.http.throttling import Allowance
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 NOT_FOUND = "model_not_found"
@@ -27,7 +28,7 @@ def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]
         status, param, code = 400, error.param, error.reason or code
     elif status == 429:
         code = QUOTA if isinstance(error, BudgetSpent) else "rate_limit_exceeded"
-    elif status == 409:
+    elif status == 409 and not isinstance(error, InFlight):
         status = 400
     if error.faults:
         param = error.faults[0].field or None
@@ -40,9 +41,22 @@ def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]
     headers = headers_of(error)
     if isinstance(error, AgentNotAllowed):  # so says OpenAI of a model that a project has no access to
         kind, code, param = "invalid_request_error", NOT_FOUND, "model"
+    elif isinstance(error, TooManyRequests) and error.limit is not None:
+        headers |= rate_headers(Allowance(error.limit, 0, error.wait))
     elif isinstance(error, BudgetSpent):
         kind, headers = QUOTA, headers | {"x-should-retry": "false"}  # its clients would try again within seconds
     return status, body_of(message, kind=kind, code=code, param=param), headers
+
+
+def rate_headers(allowance: Allowance | None) -> dict[str, str]:
+    """OpenAI's headers of the limit of requests; none where there is no limit."""
+    if allowance is None:
+        return {}
+    return {
+        "x-ratelimit-limit-requests": str(allowance.limit),
+        "x-ratelimit-remaining-requests": str(allowance.left),
+        "x-ratelimit-reset-requests": f"{allowance.seconds}s",
+    }
 
 
 def body_of(message: str, *, kind: str, code: str, param: str | None = None) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def recall_answer(*, by: Actor, answerer: Answerer, name: str, content_hash: byt
     # A tombstone's hash is no content's.
     if decision is None or bytes(decision.content_hash) != content_hash:
         return None
-    return _completion(decision, reason=kept[1])
+    return as_completion(decision, reason=kept[1])
 
 
 def keep_answer(*, name: str, seconds: int, decision_id: uuid.UUID, written: Written) -> None:
@@ -66,13 +66,22 @@ def keep_answer(*, name: str, seconds: int, decision_id: uuid.UUID, written: Wri
         cache.set(name, [str(decision_id), written.finish_reason], timeout=seconds)
 
 
-def _completion(decision: Decision, *, reason: str) -> dict[str, Any]:
+def as_completion(decision: Decision, *, reason: str, anew: bool = True) -> dict[str, Any]:
+    """A chat.completion of what the ledger holds. `anew`: its calls get ids of their own, as a conversation may hold
+    the same answer twice."""
     message: dict[str, Any] = {"role": "assistant", "content": decision.completion}
     if isinstance(decision.action, list) and decision.action:
         message["tool_calls"] = [
-            {"index": index, "id": f"call_{uuid.uuid4().hex}", "type": "function", "function": _function(call)}
+            {
+                "index": index,
+                "id": f"call_{uuid.uuid4().hex}" if anew else call.get("id", f"call_{decision.id.hex}_{index}"),
+                "type": "function",
+                "function": _function(call),
+            }
             for index, call in enumerate(decision.action)
         ]
+    if decision.reasoning and not anew:
+        message["reasoning_content"] = decision.reasoning
     measured = {
         "policy_logprob": 0.0 if decision.propensity == 1 else None,
         "token_ids": decision.token_ids,
@@ -90,7 +99,9 @@ def _completion(decision: Decision, *, reason: str) -> dict[str, Any]:
 
 
 def _function(call: Mapping[str, Any]) -> dict[str, str]:
-    return {"name": call["name"], "arguments": msgspec.json.encode(call["arguments"]).decode()}
+    unread = call.get("unread")
+    arguments = unread if isinstance(unread, str) else msgspec.json.encode(call["arguments"]).decode()
+    return {"name": call["name"], "arguments": arguments}
 
 
 def as_chunks(answer: Mapping[str, Any]) -> list[dict[str, Any]]:

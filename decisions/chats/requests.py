@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from django.conf import settings
 from msgspec import Meta, Struct
 
+from decisions.chats.media import without_media
 from decisions.ingest.decoding import fault_of
 from decisions.ingest.schemas import Name
 from decisions.traces.messages import find_question
-from workspaces.errors import FieldFault, InvalidInput
-from workspaces.http.parsing import check_body
+from workspaces.errors import FieldFault, InvalidInput, TooLarge
+from workspaces.http.parsing import MAX_BODY, check_body
 
 T = TypeVar("T", bound=Struct)
 
@@ -22,6 +24,8 @@ OURS = (
     "service_tier",
 )  # fmt: skip
 """Parameters that the gateway takes itself, or that mean something at OpenAI alone."""
+NO_PARAMETERS = frozenset({"messages", "tools", "response_format", *OURS}) - {"metadata"}
+"""What a decision keeps elsewhere, or not at all; all else that a request says is a parameter of its answer."""
 OF_THE_STATE = ("tools", "tool_choice", "response_format")
 """What the model was told beside the messages."""
 
@@ -62,7 +66,8 @@ class ChatBody(Struct):
 @dataclass(frozen=True, slots=True)
 class Chat:
     """A chat as it was asked for. `body` goes to the server, `state` is what the agent knew: `input`, the last question
-    of the user, `messages`, and what of OF_THE_STATE was given. `tools` are names. `unit` is who asks, if they said."""
+    of the user, `messages`, and what of OF_THE_STATE was given. `tools` are names. `unit` is who asks, if they said.
+    `parameters`: what else the client said of how to answer, such as a seed, limits and its own metadata."""
 
     model: str
     body: Mapping[str, Any]
@@ -71,13 +76,14 @@ class Chat:
     with_usage: bool = False
     tools: tuple[str, ...] = ()
     unit: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     temperature: float | None = None
     limited: bool = False
 
 
 def read_json(body: bytes) -> dict[str, Any]:
     """Raises InvalidInput, TooLarge."""
-    check_body(body)
+    check_body(body, limit=settings.CHAT_BODY_BYTES)
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -96,7 +102,7 @@ def convert(given: Any, kind: type[T]) -> T:
 
 
 def read_chat(given: Mapping[str, Any]) -> Chat:
-    """Raises InvalidInput."""
+    """Raises InvalidInput, TooLarge."""
     read = convert(given, ChatBody)
     faults = []
     if read.n not in (None, 1):
@@ -106,14 +112,19 @@ def read_chat(given: Mapping[str, Any]) -> Chat:
     if faults:
         raise InvalidInput("The request is invalid.", faults=faults)
     kept = {name: given[name] for name in OF_THE_STATE if given.get(name) is not None}
+    messages = without_media(given["messages"])
+    parameters = {name: value for name, value in given.items() if name not in NO_PARAMETERS and value is not None}
+    if (size := len(msgspec.json.encode([messages, kept, parameters]))) > MAX_BODY:
+        raise TooLarge(f"The chat has {size} bytes without its pictures and files; at most {MAX_BODY} are allowed.")
     return Chat(
         model=read.model,
         body={name: value for name, value in given.items() if name not in OURS},
-        state={"input": find_question(given["messages"]), "messages": given["messages"], **kept},
+        state={"input": find_question(messages), "messages": messages, **kept},
         stream=bool(read.stream),
         with_usage=read.stream_options is not None and bool(read.stream_options.include_usage),
         tools=tuple(tool.function.name for tool in read.tools or ()),
         unit=read.user or read.safety_identifier,
+        parameters=parameters,
         temperature=read.temperature,
         limited=(read.max_tokens or read.max_completion_tokens) is not None,
     )

@@ -1,7 +1,7 @@
 """The Responses API on the path of chats: input items become messages, and answers become items and their events.
 
-Text and function tools are taken. What would need a memory of earlier responses, or tools that OpenAI runs itself, is
-refused by name.
+Text, pictures and function tools are taken. What would need a memory of earlier responses, or tools that OpenAI runs
+itself, is refused by name.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from msgspec import Meta, Struct
 from decisions.chats.answering import Begun, Ended, summary_of
 from decisions.chats.requests import Chat, convert, read_chat
 from decisions.chats.written import Call, Written
+from decisions.models.finish_reasons import read_finish_reason
 from workspaces.errors import FieldFault, InvalidInput
 
 UNSUPPORTED = ("previous_response_id", "conversation", "prompt", "background", "max_tool_calls", "context_management")
-PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "stream")
+PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "stream", "metadata")
+INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""By why an answer ended: what Responses call it."""
 TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 
 
@@ -127,17 +130,27 @@ def _add_item(messages: list[dict[str, Any]], item: Mapping[str, Any], place: st
         raise InvalidInput("The input contains something that is not supported here.", faults=[fault])
 
 
-def _content(content: Any, place: str) -> str:
-    """Text, or parts of text, joined."""
+def _content(content: Any, place: str) -> str | list[dict[str, Any]]:
+    """Text; parts of text, joined; with a picture among them, the parts as chats have them."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         raise InvalidInput("The input is invalid.", faults=[FieldFault(place, "is not text", "text, or parts of text")])
-    for index, part in enumerate(content):
-        if not (isinstance(part, Mapping) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)):
-            fault = FieldFault(f"{place}[{index}]", "is not a part of text", "input_text or output_text")
-            raise InvalidInput("The input is invalid.", faults=[fault])
-    return "".join(part["text"] for part in content)
+    parts = [_part(part, f"{place}[{index}]") for index, part in enumerate(content)]
+    if all(part["type"] == "text" for part in parts):
+        return "".join(part["text"] for part in parts)
+    return parts
+
+
+def _part(part: Any, place: str) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind in TEXT_PARTS and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if kind == "input_image" and isinstance(part.get("image_url"), str):
+        detail = {"detail": part["detail"]} if part.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
+    fault = FieldFault(place, "is not supported", "input_text, output_text, or input_image with its image_url")
+    raise InvalidInput("The input is invalid.", faults=[fault])
 
 
 class ResponseShape:
@@ -151,12 +164,13 @@ class ResponseShape:
         self._usage: Any = None
         self._told_calls = 0
         self._message_is_open = False
+        self._why = ""
 
     # Whole
 
     def whole(self, answer: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
         self._model, self._usage = str(ended.attempt.version), answer.get("usage")
-        return self._response(_state(ended.written), self._items(ended.written)) | {
+        return self._response(self._end(ended.written), self._items(ended.written)) | {
             "reckoner": summary_of(self._begun, ended)
         }
 
@@ -189,7 +203,7 @@ class ResponseShape:
 
     def finish(self, ended: Ended) -> Iterator[bytes]:
         yield from self._close_last(len(self._written.calls))
-        state = _state(ended.written)
+        state = self._end(ended.written)
         response = self._response(state, self._items(self._written)) | {"reckoner": summary_of(self._begun, ended)}
         yield self._event(f"response.{state}", response=response)
 
@@ -197,6 +211,11 @@ class ResponseShape:
         told = {"code": "server_error", "message": error["error"]["message"]}
         response = self._response("failed", self._items(self._written)) | {"error": told}
         yield self._event("response.failed", response=response)
+
+    def _end(self, written: Written) -> str:
+        """The status of the answer at its end."""
+        self._why = INCOMPLETE.get(read_finish_reason(written.finish_reason) or "", "")
+        return "incomplete" if self._why else "completed"
 
     def _open_message(self) -> Iterator[bytes]:
         self._message_is_open = True
@@ -257,14 +276,14 @@ class ResponseShape:
         return words + [self._call_object(call, index, "completed") for index, call in enumerate(written.calls)]
 
     def _response(self, status: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        given, cut = self._given, status == "incomplete"
+        given = self._given
         return {
             "id": f"resp_{self._begun.id.hex}",
             "object": "response",
             "created_at": int(self._begun.opened_at.timestamp()),
             "status": status,
             "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "incomplete_details": {"reason": self._why} if status == "incomplete" else None,
             "instructions": given.get("instructions"),
             "max_output_tokens": given.get("max_output_tokens"),
             "model": self._model,
@@ -281,10 +300,6 @@ class ResponseShape:
             "usage": _usage(self._usage) if status in {"completed", "incomplete"} else None,
             "metadata": given.get("metadata") or {},
         }
-
-
-def _state(written: Written) -> str:
-    return "incomplete" if written.finish_reason == "length" else "completed"
 
 
 def _usage(told: Any) -> dict[str, Any] | None:

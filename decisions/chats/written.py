@@ -59,6 +59,12 @@ class Written:
         text may come of other tokens."""
         return 1.0 if self.policy_logprob == 0 else None
 
+    @property
+    def size(self) -> int:
+        """Bytes of all that was written."""
+        calls = [part for call in self.calls for part in (call.name, call.arguments)]
+        return sum(len(part.encode(errors="replace")) for part in (*self.parts, *self.thoughts, *calls))
+
     def take_whole(self, answer: Mapping[str, Any]) -> None:
         """A chat.completion."""
         choice = answer["choices"][0]
@@ -107,7 +113,9 @@ class Written:
         answer that is not complete such a call was not made yet, and is left out."""
         read = []
         for call in self.calls:
-            named = {"name": call.name} | ({"id": _storable(call.id)} if call.id else {})
+            named: dict[str, Any] = {"name": call.name}
+            if call.id:
+                named["id"] = _storable(call.id)
             arguments = _object(call.arguments or "{}")
             if arguments is not None:
                 read.append(named | {"arguments": arguments})

@@ -76,6 +76,7 @@ SELECT {{columns}} FROM decisions_decision
 _DECISIONS = f"""
 UPDATE decisions_decision
    SET state = %(state)s, options = NULL, action = to_jsonb(%(erased)s::text), next_state = NULL, completion = NULL,
+       parameters = NULL,
        reasoning = NULL, alternatives = NULL, token_ids = NULL, logprobs = NULL, external_id = NULL,
        unit = {_pseudonym("unit")}, item_ref = {_pseudonym("item_ref")}, project_ref = {_pseudonym("project_ref")},
        user_ref = {_pseudonym("user_ref")}, content_hash = %(hash)s

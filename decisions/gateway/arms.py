@@ -96,6 +96,7 @@ def ask_each(asked: Sequence[tuple[RoutedRequest, Answerer]]) -> list[ModelReply
         stand_ins = tuple(other.version for other in one.stand_ins(answerer))
         if isinstance(prompt, ScoringPrompt):
             most = answerer.current.version.max_prompt_tokens
+            assert most is not None  # only agents that chat have none, and their answers are written
             scores += [Asked(answerer.version, filled, prompt.scored, most, stand_ins) for filled in prompt.prompts]
         else:
             orders.append(Ordered(answerer.version, prompt.order, prompt.read, stand_ins))

@@ -111,6 +111,7 @@ def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Ed
     except PromptError as error:
         fault = FieldFault(error.field, str(error), "a value")
         raise InvalidInput("The version cannot be asked about this.", faults=[fault]) from error
+    assert setup.max_prompt_tokens is not None  # it chooses
     [told] = score_versions([Asked(version, prompt, options, setup.max_prompt_tokens)])
     thought = told.score.probabilities
     if thought is None:

@@ -28,7 +28,8 @@ from models_registry.models import Arm, CallKind, CallState, Exposure, FailedReq
 from workspaces.access.actors import Actor
 from workspaces.storage.prepared import prepared_cursor
 
-TABLE = Table(DECISION_TABLE.name, DECISION_TABLE.columns | {"token_ids": "jsonb", "logprobs": "jsonb"})
+OWN_COLUMNS = {"token_ids": "jsonb", "logprobs": "jsonb", "tokens_estimated": "bool"}
+TABLE = Table(DECISION_TABLE.name, DECISION_TABLE.columns | OWN_COLUMNS)
 COPIED = ("options", "action", "alternatives", "confidence", "propensity", "temperature", "epsilon", "tokens_in")
 
 
@@ -107,6 +108,7 @@ def decision_row(by: Actor, request: RoutedRequest, *, observed_at: dt.datetime,
             "user_ref": item.user_ref,
             "state": item.state,
             "model_version_id": request.served.id,
+            "tokens_estimated": False,
             "observed_at": observed_at,
         }
         | known

@@ -21,6 +21,7 @@ from decisions.agents.prompts import PromptError, make_prompt
 from decisions.gateway.requests import AGENT, DrawnAction, ModelReply, Rendering, WritingPrompt, fault_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import CHATTING, ActionSpaceKind
+from decisions.models.finish_reasons import read_finish_reason
 from models_registry.backends.asking import UnusableAnswer
 from models_registry.backends.endpoint import WriteItem, Written
 from workspaces.errors import FieldFault
@@ -110,6 +111,7 @@ def draw(reply: ModelReply, rng: random.Random) -> DrawnAction:
     columns = {
         "options": list(options) or None,
         "completion": written.text or None,
+        "finish_reason": read_finish_reason(written.finish_reason),
         "reasoning": reasoning if isinstance(reasoning, str) else None,
         "epsilon": 0.0,
         "token_ids": list(written.token_ids) if written.token_ids else None,

@@ -56,7 +56,7 @@ MOST_KEYS = 12
 MOST_NAMED, MOST_REASONS = 100, 5
 TEMPLATE_KEY = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 LONG_PROMPT, LONG_COMPLETION = 4096, 1024
-SHORT_PROMPT, SHORT_COMPLETION = 512, 16
+SHORT = 512, 16
 
 
 Written = Imported | ImportedEpisode | ImportedFeedback
@@ -260,13 +260,13 @@ def make_setup(slug: str, kinds: SeenDecisions, *, fitted: bool) -> AgentSetup:
         )
     space = actions.pop()
     template = "\n".join(f"{key}: {{{{ {key} }}}}" for key in kinds.keys or []) or "Decide."
-    long = space in {ActionSpaceKind.TEXT, ActionSpaceKind.TOOL_CALLS, ActionSpaceKind.STRUCTURED}
+    prompt, completion = (LONG_PROMPT, LONG_COMPLETION) if space == ActionSpaceKind.STRUCTURED else SHORT
     return AgentSetup(
         prompt_template=template,
         action_space=space,
         action_schema={} if space == ActionSpaceKind.STRUCTURED else None,
-        max_prompt_tokens=LONG_PROMPT if long else SHORT_PROMPT,
-        max_completion_tokens=LONG_COMPLETION if long else SHORT_COMPLETION,
+        max_prompt_tokens=None if space in CHATTING else prompt,
+        max_completion_tokens=None if space in CHATTING else completion,
         system_prompt=next(iter(kinds.systems)) if len(kinds.systems) == 1 else "",
     )
 

@@ -52,6 +52,8 @@ DECISION_TABLE = Table(
         "action": "jsonb",
         "next_state": "jsonb",
         "completion": "text",
+        "finish_reason": "text",
+        "parameters": "jsonb",
         "confidence": "float8",
         "reasoning": "text",
         "alternatives": "jsonb",

@@ -24,6 +24,8 @@ Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 LONGEST_MS = 1e12
 Milliseconds = Annotated[float, Meta(ge=0, le=LONGEST_MS)]
 
+Ending = Literal["stop", "length", "tool_calls", "content_filter", "abandoned", "cut"]
+
 MAX_ITEMS = 1000
 
 
@@ -52,6 +54,8 @@ class DecisionIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fa
     confidence: Share | None = None
     reasoning: Long | None = None
     completion: Long | None = None
+    finish_reason: Ending | None = None
+    parameters: dict[str, Any] | None = None
     alternatives: Annotated[list[Alternative], Meta(max_length=10_000)] | None = None
     episode: Text | None = None
     step_number: Count | None = None

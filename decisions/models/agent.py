@@ -70,7 +70,8 @@ class AgentVersion(WorkspaceOwned):
     """Immutable (a trigger refuses UPDATE): an editable template would make logged prompts and propensities
     unreproducible. `options` is null where each decision brings its own. `state_schema`, where there is one, says what
     a state must hold; `action_schema` is for structured actions. `system_prompt` is what a model is told before the
-    prompt, "" where that is nothing (docs/adr/0036-the-system-prompt-belongs-to-the-version.md).
+    prompt, "" where that is nothing (docs/adr/0036-the-system-prompt-belongs-to-the-version.md). Agents that chat may
+    have no limits of tokens (null): a prompt may be as long as the model reads, an answer as long as it writes.
 
     The acting policy is p^(1/`temperature`) over the options, mixed with `epsilon` of the uniform.
     """
@@ -84,8 +85,8 @@ class AgentVersion(WorkspaceOwned):
     state_schema = models.JSONField(null=True, blank=True)
     system_prompt = models.TextField(blank=True, default="", db_default="")
     prompt_template = models.TextField()
-    max_prompt_tokens = models.PositiveIntegerField(default=64)
-    max_completion_tokens = models.PositiveIntegerField(default=16)
+    max_prompt_tokens = models.PositiveIntegerField(default=64, null=True, blank=True)
+    max_completion_tokens = models.PositiveIntegerField(default=16, null=True, blank=True)
     temperature = models.FloatField(default=1.0)
     epsilon = models.FloatField(default=0.05)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -98,6 +99,11 @@ class AgentVersion(WorkspaceOwned):
             models.UniqueConstraint(fields=["id", "agent"], name="agent_version_of_its_agent"),
             models.CheckConstraint(
                 condition=Q(action_space__in=ActionSpaceKind.values), name="agent_version_action_space_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(action_space__in=["text", "tool_calls"])
+                | Q(max_prompt_tokens__isnull=False, max_completion_tokens__isnull=False),
+                name="agent_version_limits_unless_it_chats",
             ),
             models.CheckConstraint(condition=Q(temperature__gt=0), name="agent_version_temperature_positive"),
             models.CheckConstraint(condition=Q(epsilon__gte=0, epsilon__lte=1), name="agent_version_epsilon_a_share"),

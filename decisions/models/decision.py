@@ -10,6 +10,7 @@ from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
 
+from decisions.models.finish_reasons import FinishReason
 from decisions.models.tombstones import ERASED_HASH
 from workspaces.models import WorkspaceOwned
 from workspaces.storage.ids import uuid7
@@ -22,6 +23,8 @@ class Decision(WorkspaceOwned):
     unknown, and then no off-policy claim is made. `other_arm_propensity` is the same under the policy of the arm that
     the decision's unit was not assigned; null outside experiments, and where that arm could not be asked.
     Exactly one of `model_version` and `policy_name` says who acted.
+    `finish_reason` says why a written answer ended, null where nobody knows; `parameters` what the request said of how
+    to answer, as a client sent it. `tokens_estimated`: the server did not say the counts of tokens.
     `content_hash` tells a repeated id with the same content from a conflict.
     """
 
@@ -47,6 +50,8 @@ class Decision(WorkspaceOwned):
     action = models.JSONField()
     next_state = models.JSONField(null=True, blank=True)
     completion = models.TextField(null=True, blank=True)  # noqa: DJ001
+    finish_reason = models.CharField(max_length=16, choices=FinishReason.choices, null=True, blank=True)  # noqa: DJ001
+    parameters = models.JSONField(null=True, blank=True)
     confidence = models.FloatField(null=True, blank=True)
     reasoning = models.TextField(null=True, blank=True)  # noqa: DJ001
     alternatives = models.JSONField(null=True, blank=True)
@@ -74,6 +79,7 @@ class Decision(WorkspaceOwned):
     latency_ms = models.FloatField(null=True, blank=True)
     tokens_in = models.PositiveIntegerField(null=True, blank=True)
     tokens_out = models.PositiveIntegerField(null=True, blank=True)
+    tokens_estimated = models.BooleanField(default=False, db_default=False)
     cost = models.DecimalField(max_digits=14, decimal_places=8, null=True, blank=True)
     token_ids = models.JSONField(null=True, blank=True)
     logprobs = models.JSONField(null=True, blank=True)

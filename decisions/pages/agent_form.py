@@ -16,7 +16,7 @@ from django import forms
 from django.utils.text import slugify
 
 from decisions.agents.revising import FIELDS
-from decisions.agents.services import AgentSetup
+from decisions.agents.services import COMPLETION_TOKENS, PROMPT_TOKENS, AgentSetup
 from decisions.models import ActionSpaceKind, AgentKind
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.json_field import JsonObjectField
@@ -62,10 +62,18 @@ class SetupForm(forms.Form):
     )
     action_space = forms.ChoiceField(choices=ActionSpaceKind.choices)
     max_prompt_tokens = forms.IntegerField(
-        label="Prompt tokens, at most", min_value=LEAST_PROMPT, max_value=MOST_PROMPT
+        label="Prompt tokens, at most",
+        required=False,
+        min_value=LEAST_PROMPT,
+        max_value=MOST_PROMPT,
+        help_text=f"Leave empty for no limit for text and tool calls, else {PROMPT_TOKENS}.",
     )
     max_completion_tokens = forms.IntegerField(
-        label="Completion tokens, at most", min_value=1, max_value=MOST_COMPLETION
+        label="Completion tokens, at most",
+        required=False,
+        min_value=1,
+        max_value=MOST_COMPLETION,
+        help_text=f"Leave empty for no limit for text and tool calls, else {COMPLETION_TOKENS}.",
     )
     action_schema = _schema("JSON Schema of a structured action. Of text and tool calls: its properties are the tools.")
     state_schema = _schema("JSON Schema that every state must fit. Leave empty to accept any state.")
@@ -154,8 +162,8 @@ def write_setup(setup: AgentSetup) -> dict[str, Any]:
         "temperature": setup.temperature,
         "epsilon": setup.epsilon,
         "action_space": setup.action_space,
-        "max_prompt_tokens": setup.max_prompt_tokens,
-        "max_completion_tokens": setup.max_completion_tokens,
+        "max_prompt_tokens": "" if setup.max_prompt_tokens is None else setup.max_prompt_tokens,
+        "max_completion_tokens": "" if setup.max_completion_tokens is None else setup.max_completion_tokens,
         "action_schema": _write_json(setup.action_schema),
         "state_schema": _write_json(setup.state_schema),
     }

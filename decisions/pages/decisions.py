@@ -18,6 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.labelling.skips import skip_decision, take_skip_back
 from decisions.models import Agent, Decision, Label
+from decisions.models.finish_reasons import FinishReason
 from decisions.pages.cards import (
     AHEAD,
     get_decision,
@@ -92,6 +93,7 @@ def decision_list(request: PageRequest) -> HttpResponse:
         "versions": [str(version) for version in versions[:MOST_VERSIONS]],
         "verdicts": browse.VERDICTS,
         "arms": Arm.values,
+        "endings": [(browse.INCOMPLETE_ANSWERS, "Incomplete answers"), *FinishReason.choices],
         "windows": [(key, text) for key, (text, _) in browse.WINDOWS.items()],
         "query": filters.query,
         "before": given,
@@ -114,6 +116,7 @@ def _chips(filters: Filters, agents: Sequence[Agent], search: browse.Search) -> 
         "verdict": ("Verdict", in_words(filters.verdict)),
         "version": ("Model", filters.version),
         "arm": ("Arm", filters.arm),
+        "finish_reason": ("Ended", in_words(filters.finish_reason)),
         "since": ("Time", browse.WINDOWS[filters.since][0].lower() if filters.since else ""),
         "q": ("Words" if search.words else f"Found by {search.by}", filters.q),
     }

@@ -28,8 +28,10 @@ def agent_new(request: PageRequest) -> HttpResponse:
     base = kind_setup(kind) if kind in KINDS else CUSTOM_SETUP
     if request.method != "POST":
         name = AgentKind(kind).label if kind in KINDS else ""
-        form = NewAgentForm(initial=write_setup(base) | {"kind": kind, "name": name, "unit": kind_unit(kind)})
-        return _ask(request, form, kind)
+        # A limit that was filled in would stay where another action space is chosen.
+        unlimited = {} if kind in KINDS else {"max_prompt_tokens": "", "max_completion_tokens": ""}
+        initial = write_setup(base) | unlimited | {"kind": kind, "name": name, "unit": kind_unit(kind)}
+        return _ask(request, NewAgentForm(initial=initial), kind)
     form = NewAgentForm(request.POST)
     made = _create(request, form, kind, base) if form.is_valid() else None
     if made is None:

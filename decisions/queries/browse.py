@@ -21,6 +21,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.models import Agent, Decision, Verdict
+from decisions.models.finish_reasons import INCOMPLETE, FinishReason
 from decisions.models.verdicts import THAT_COUNTS
 from decisions.queries.by_name import FIRST, LAST, find_named
 from models_registry.errors import UnknownVersion
@@ -36,6 +37,9 @@ QUEUE_LOOK = 2_000
 """Among how many of the newest decisions the most uncertain are found."""
 NO_VERDICT = "no_verdict"
 UNCERTAIN = "uncertain"
+INCOMPLETE_ANSWERS = "incomplete"
+ENDINGS = (INCOMPLETE_ANSWERS, *FinishReason.values)
+"""Why an answer ended: one reason, or any that leaves it incomplete."""
 VERDICTS = (NO_VERDICT, *Verdict.values)
 WINDOWS: Mapping[str, tuple[str, dt.timedelta]] = {
     "1h": ("Last hour", dt.timedelta(hours=1)),
@@ -47,13 +51,15 @@ WINDOWS: Mapping[str, tuple[str, dt.timedelta]] = {
 @dataclass(frozen=True, slots=True)
 class Filters:
     """What a list is narrowed to; empty is all. As in the address: `agent` is a slug, `version` like filer:7,
-    `q` what is searched for: see Search. `order` is newest first, or the lowest confidence first."""
+    `finish_reason` one of ENDINGS, `q` what is searched for: see Search. `order` is newest first, or the lowest
+    confidence first."""
 
     agent: str = ""
     verdict: str = ""
     version: str = ""
     arm: str = ""
     since: str = ""
+    finish_reason: str = ""
     q: str = ""
     order: str = ""
 
@@ -63,7 +69,7 @@ class Filters:
 
     @property
     def narrowed(self) -> bool:
-        return any((self.agent, self.verdict, self.version, self.arm, self.since, self.q))
+        return any((self.agent, self.verdict, self.version, self.arm, self.since, self.finish_reason, self.q))
 
     def without(self, *names: str) -> Filters:
         return replace(self, **dict.fromkeys(names, ""))
@@ -75,7 +81,13 @@ FILTERS = tuple(field.name for field in fields(Filters))
 def parse_filters(given: Mapping[str, str]) -> Filters:
     """Gathers every fault. Raises InvalidInput. An unknown agent or version is no fault: it finds nothing."""
     filters = Filters(**{name: given.get(name, "").strip()[:200] for name in FILTERS})
-    allowed = {"verdict": VERDICTS, "arm": Arm.values, "since": tuple(WINDOWS), "order": (UNCERTAIN,)}
+    allowed = {
+        "verdict": VERDICTS,
+        "arm": Arm.values,
+        "since": tuple(WINDOWS),
+        "finish_reason": ENDINGS,
+        "order": (UNCERTAIN,),
+    }
     faults = [
         FieldFault(name, f"{getattr(filters, name)!r} is unknown", ", ".join(values))
         for name, values in allowed.items()
@@ -84,6 +96,14 @@ def parse_filters(given: Mapping[str, str]) -> Filters:
     if faults:
         raise InvalidInput("The filter is invalid.", faults=faults)
     return filters
+
+
+def read_ending(text: str) -> list[str]:
+    """The reasons that one of ENDINGS means. Raises InvalidInput."""
+    if text not in ENDINGS:
+        fault = FieldFault("finish_reason", f"{text[:40]!r} is unknown", ", ".join(ENDINGS))
+        raise InvalidInput("The filter is invalid.", faults=[fault])
+    return [str(reason) for reason in INCOMPLETE] if text == INCOMPLETE_ANSWERS else [text]
 
 
 NAMED = 250
@@ -165,6 +185,9 @@ class NewestDecisions:
         if filters.version:
             version = _version_id(workspace, filters.version)
             self.ask("d.model_version_id = %(version)s", "model_version_id", version=version)
+        if filters.finish_reason:
+            reasons = read_ending(filters.finish_reason)
+            self.ask("d.finish_reason = ANY(%(reasons)s)", "finish_reason", reasons=reasons)
         if filters.arm:
             # Not EXISTS: the planner would join, and compare each decision with each exposure.
             arm = "(SELECT e.arm FROM models_registry_exposure e WHERE e.id = d.exposure_id) = %(arm)s"

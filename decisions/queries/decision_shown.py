@@ -14,6 +14,7 @@ from decisions.editors.editor import Form
 from decisions.editors.parts import Part
 from decisions.editors.table import case_of, editor_of
 from decisions.models import ActionSpaceKind, Decision, Feedback, Label, Reward
+from decisions.models.finish_reasons import INCOMPLETE
 from decisions.models.verdicts import find_label, find_verdict, label_key
 from decisions.queries.suggestion_shown import ShownSuggestion
 from workspaces.templatetags import show
@@ -103,6 +104,11 @@ class ShownDecision:
             return f"{self.decision.agent.name}: an erased decision"
         action = self.line
         return f"{self.decision.agent.name} chose {action if len(action) <= 80 else action[:79] + '…'}"
+
+    @property
+    def incomplete(self) -> bool:
+        """The model would have said more."""
+        return self.decision.finish_reason in INCOMPLETE
 
     @property
     def line(self) -> str:

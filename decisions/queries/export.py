@@ -81,7 +81,7 @@ class ExportReport:
 _PAGE = f"""
 WITH page AS MATERIALIZED (
   SELECT d.id, d.agent_id, d.agent_version_id, d.item_ref, d.project_ref, {{content}},
-         d.confidence, d.observed_at, d.unit, d.propensity, d.temperature, d.epsilon
+         d.confidence, d.observed_at, d.unit, d.propensity, d.temperature, d.epsilon, d.finish_reason
     FROM decisions_decision d
    WHERE {{scope}} AND d.id < %(before)s{{conditions}}
    ORDER BY d.id DESC LIMIT %(page)s
@@ -123,7 +123,7 @@ WITH page AS MATERIALIZED (
 SELECT (SELECT id FROM page ORDER BY id LIMIT 1), (SELECT count(*) FROM page), f.id, f.agent_id, f.agent_version_id,
        f.item_ref, f.project_ref, f.state, f.options, f.action, f.reasoning, f.confidence, f.observed_at, f.raw,
        f.computed_at, f.verdict, f.correction, f.corrected_action, f.metrics, f.unit, f.propensity, f.alternatives,
-       f.temperature, f.epsilon, f.signal
+       f.temperature, f.epsilon, f.signal, f.finish_reason
   FROM (VALUES (1)) one LEFT JOIN found f ON true ORDER BY f.id DESC
 """  # noqa: S608 - our own names
 
@@ -254,6 +254,7 @@ def _metadata(row: Exported) -> dict[str, Any]:
         "agent": row.agent.slug,
         "itemId": row.item_ref,
         "opusId": row.project_ref,
+        **({"finishReason": row.finish_reason} if row.finish_reason is not None else {}),
         "userFeedback": row.verdict.upper() if row.verdict is not None else None,
         "userCorrection": _raw(row.correction),
         "outcomeMetrics": _raw(row.metrics),

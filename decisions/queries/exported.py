@@ -46,6 +46,7 @@ class Exported:
     temperature: float | None
     epsilon: float | None
     signal: float | None
+    finish_reason: str | None = None
 
 
 Writer = Callable[[Exported], list[dict[str, Any]] | None]

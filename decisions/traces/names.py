@@ -34,6 +34,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "ai.telemetry.metadata.userId",
         "ai.settings.context.userId",
     ),
+    "finish_reason": ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason"),
     "model": (
         "gen_ai.response.model",
         "gen_ai.request.model",

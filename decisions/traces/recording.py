@@ -28,6 +28,7 @@ from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.steps import STEP_TABLE
 from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.models import CHATTING, ActionSpaceKind, Agent, Episode, Step
+from decisions.models.finish_reasons import read_finish_reason
 from decisions.models.tombstones import ERASED_HASH
 from decisions.traces.above import Key, find_above, find_roots, move_to_roots, service_of
 from decisions.traces.dialects import translate_span
@@ -188,8 +189,12 @@ def _find_agents(
                 continue
             left -= 1
             space = ActionSpaceKind.CHOICE if slug in offering else ActionSpaceKind.TEXT
+            prompt, completion = (None, None) if space in CHATTING else (4096, 1024)
             setup = AgentSetup(
-                prompt_template=TEMPLATE, action_space=space, max_prompt_tokens=4096, max_completion_tokens=1024
+                prompt_template=TEMPLATE,
+                action_space=space,
+                max_prompt_tokens=prompt,
+                max_completion_tokens=completion,
             )
             try:
                 with transaction.atomic():
@@ -307,6 +312,7 @@ def _decision_in(mapped: MappedSpan, decision: MappedDecision, current: CurrentA
         "epsilon": decision.epsilon,
         "confidence": decision.confidence,
         "reasoning": decision.reasoning,
+        "finish_reason": read_finish_reason(decision.finish_reason),
         "completion": None if decision.explicit else decision.actions.get("text"),
         "episode": f"trace:{mapped.trace}",
         "unit": decision.unit,

@@ -120,13 +120,14 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class WriteItem:
     """One answer to write after `prompt`: text, or JSON of the form `schema`, or calls of `tools`, each {name,
-    description, parameters}. `max_prompt_tokens` is where our model server cuts a prompt. `must_call`: a model of ours
-    is held to calls, where there are tools; else it may answer in words."""
+    description, parameters}. `max_prompt_tokens` is where our model server cuts a prompt, `max_tokens` where an
+    answer ends; None: neither is limited. `must_call`: a model of ours is held to calls, where there are tools; else it
+    may answer in words."""
 
     model: str
     prompt: Prompt
-    max_prompt_tokens: int
-    max_tokens: int
+    max_prompt_tokens: int | None
+    max_tokens: int | None
     temperature: float
     schema: Mapping[str, Any] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -138,18 +139,23 @@ class Written:
     """`text` as the server wrote it, or None with the reason in `error`.
 
     calls: of an answer with tools, [{name, arguments}], with an `id` where the server gave one, and empty where it is
-    in words. cut: the answer ended at `max_tokens`. logprobs: of each token under the model itself, where the server
+    in words. finish_reason: as the server says it. logprobs: of each token under the model itself, where the server
     tells them; token_ids likewise.
     """
 
     text: str | None
     error: str | None = None
     calls: tuple[Mapping[str, Any], ...] = ()
-    cut: bool = False
+    finish_reason: str | None = None
     logprobs: tuple[float, ...] | None = None
     token_ids: tuple[int, ...] | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+
+    @property
+    def cut(self) -> bool:
+        """The answer ended at its limit of tokens."""
+        return self.finish_reason == "length"
 
 
 class Client(Protocol):

@@ -29,7 +29,7 @@ def cut_prompt(call: Call, endpoint: Endpoint, item: ScoreItem | WriteItem, seco
     tokens. Raises as `call` does, BackendUnavailable where the server's tokens do not spell the text, BackendRefused
     for a system prompt that leaves no room."""
     prompt, most = item.prompt, item.max_prompt_tokens
-    if len(prompt.system.encode()) + len(prompt.text.encode()) < most:
+    if most is None or len(prompt.system.encode()) + len(prompt.text.encode()) < most:
         return prompt
     vllm = endpoint.kind == BackendKind.VLLM
     tokenizer, ends = replace(endpoint, url=endpoint.url.removesuffix("/v1")), time.monotonic() + seconds

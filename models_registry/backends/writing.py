@@ -45,9 +45,11 @@ def write_each(
 def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
     """Raises BackendRefused where the server cannot do what is asked."""
     after = ""
-    body: dict[str, Any] = {"model": item.model, "temperature": item.temperature, "max_tokens": item.max_tokens}
+    body: dict[str, Any] = {"model": item.model, "temperature": item.temperature}
+    if item.max_tokens is not None:
+        body["max_tokens"] = item.max_tokens
     schema = item.schema
-    if endpoint.kind == BackendKind.MODEL_SERVER:
+    if endpoint.kind == BackendKind.MODEL_SERVER and item.max_prompt_tokens is not None:
         body["max_prompt_tokens"] = item.max_prompt_tokens
     if endpoint.asked_as_trained:
         schema = calls_schema(item.tools) if item.tools and item.must_call else schema
@@ -106,7 +108,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
     return Written(
         text,
         calls=calls,
-        cut=cut,
+        finish_reason=choice.get("finish_reason"),
         logprobs=_read_logprobs(choice),
         token_ids=_read_token_ids(choice),
         tokens_in=tokens_in,

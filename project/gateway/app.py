@@ -7,6 +7,7 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ from decisions.chats.answering import (
     Begun,
     Ended,
     begin_chat,
+    cut_chat,
     fail_chat,
     find_model,
     leave_chat,
@@ -28,8 +30,9 @@ from decisions.chats.answering import (
     record_chat,
 )
 from decisions.chats.completions import ChatShape, Shape
-from decisions.chats.faults import as_openai, body_of
+from decisions.chats.faults import as_openai, body_of, rate_headers
 from decisions.chats.recalling import as_chunks
+from decisions.chats.repeating import claim_chat, decision_of, repeat_chat
 from decisions.chats.requests import Chat, read_chat, read_json
 from decisions.chats.responses import ResponseShape, read_response
 from decisions.chats.standing import OutOfDate, keep_standing, recall_standing
@@ -43,8 +46,9 @@ from project.logging import request_logger
 from workspaces.access import actors
 from workspaces.access.services import find_key
 from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, TooLarge, Unavailable
-from workspaces.http.parsing import MAX_BODY
-from workspaces.http.throttling import count_request
+from workspaces.http.claims import close_claim, read_key
+from workspaces.http.idempotency import REPLAYED
+from workspaces.http.throttling import count_request, find_allowance
 from workspaces.models import ApiKey, Scope
 from workspaces.storage.ids import uuid7
 
@@ -83,7 +87,7 @@ class Gateway:
         self.stopping = False
 
     def build_app(self) -> web.Application:
-        app = web.Application(middlewares=[self._around], client_max_size=MAX_BODY)
+        app = web.Application(middlewares=[self._around], client_max_size=settings.CHAT_BODY_BYTES)
         app.add_routes(
             [
                 web.get("/livez", self.livez),
@@ -166,11 +170,13 @@ class Gateway:
             self.answering -= 1
 
     async def _answer_now(self, request: web.Request, kind: str, read: Read, shape_of: ShapeOf) -> web.StreamResponse:
-        body, about, token = await _read_body(request), _about(request), _token_of(request)
-        begun, shape = await self.database.run(_begin, token, body, kind, about, read, shape_of)
+        asked = Sent(_token_of(request), request.path, await _read_body(request), _key_of(request))
+        begun, shape = await self.database.run(_begin, asked, kind, _about(request), read, shape_of)
         structlog.contextvars.bind_contextvars(actor=begun.by.name)
-        headers = {"x-reckoner-decision-id": str(begun.id)}
-        if begun.recalled is not None:
+        headers = {"x-reckoner-decision-id": str(begun.id), **rate_headers(find_allowance(begun.by))}
+        if begun.is_repeat:
+            headers[REPLAYED] = "true"
+        elif begun.recalled is not None:
             headers["x-reckoner-cached"] = "true"
         answer: dict[str, Any] = {}
         stream: EventStream | None = None
@@ -186,13 +192,15 @@ class Gateway:
                 answer = answered.answer
                 ended = Ended(Written(), answered.attempt, answered.failures, timezone.now())
                 ended.written.take_whole(answer)
-            await self.database.run(record_chat, begun=begun, ended=ended)
+            if not begun.is_repeat:
+                await self.database.run(record_chat, begun=begun, ended=ended)
         except (asyncio.CancelledError, Gone):  # the client is gone
-            if not self.stopping:
+            if not self.stopping and not begun.is_repeat:
                 await self._leave(begun, ended)
             raise
         except Exception as error:
-            await self._fail(begun, ended, error)
+            if not begun.is_repeat:
+                await self._fail(begun, ended, error, grown=stream is not None)
             if stream is None:
                 raise
             log.warning("chat_broken_off", call=str(begun.id), error=str(error)[:300])
@@ -215,13 +223,17 @@ class Gateway:
         except (ReckonerError, DatabaseError, InterfaceError):
             log.exception("call_left_open", call=str(begun.id))  # the sweeper finds it
 
-    async def _fail(self, begun: Begun, ended: Ended | None, error: Exception) -> None:
+    async def _fail(self, begun: Begun, ended: Ended | None, error: Exception, *, grown: bool) -> None:
+        """`grown`: a stream had begun, whose words stay where its server broke off."""
         unanswered = isinstance(error, BackendUnavailable)
         reason, backend = f"The gateway failed: {type(error).__name__}.", None
         if isinstance(error, ChatRefused | BackendUnavailable):
             reason = error.message
             backend = ended.attempt.place.endpoint.backend if ended is not None else error.backend
         try:
+            if grown and unanswered and ended is not None and not ended.written.is_empty:
+                await self.database.run(cut_chat, begun=begun, ended=ended, reason=reason)
+                return
             await self.database.run(fail_chat, begun=begun, reason=reason, unanswered=unanswered, backend=backend)
         except (DatabaseError, InterfaceError):
             log.exception("call_left_open", call=str(begun.id))
@@ -249,14 +261,28 @@ class Gateway:
                 asyncio.get_running_loop().call_soon(lambda: request_log.info("request", **told))
 
 
-def _begin(token: str, body: bytes, kind: str, about: About, read: Read, shape_of: ShapeOf) -> tuple[Begun, Shape]:
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What came in: whose it is, the path, the body, and the `Idempotency-Key`, None without one."""
+
+    token: str
+    path: str
+    body: bytes
+    key: str | None
+
+
+def _begin(sent: Sent, kind: str, about: About, read: Read, shape_of: ShapeOf) -> tuple[Begun, Shape]:
     """Opens the call of a chat for whoever asks. Raises BadKey, NotAllowed, TooManyRequests, and as `begin_chat`."""
+    token = sent.token
     try:
-        given = read_json(body)
+        given = read_json(sent.body)
         chat = read(given)
     except ReckonerError:
         _admit(find_key(token))  # who may not ask at all hears only that
         raise
+    if sent.key is not None:
+        begun = _begin_once(_admit(find_key(token)), sent, sent.key, chat, kind, about)
+        return begun, shape_of(begun, given)
     counted = False
     if (standing := recall_standing(token=token, slug=chat.model)) is not None:
         with contextlib.suppress(ReckonerError, OutOfDate):  # all is read anew, and says whether it is so
@@ -268,6 +294,19 @@ def _begin(token: str, body: bytes, kind: str, about: About, read: Read, shape_o
     if chat.model == begun.request.current.agent.slug:
         keep_standing(token=token, slug=chat.model)
     return begun, shape_of(begun, given)
+
+
+def _begin_once(by: actors.Actor, sent: Sent, key: str, chat: Chat, kind: str, about: About) -> Begun:
+    """The chat under an `Idempotency-Key`, or the first one's answer. Raises InFlight, KeyReused, Erased, and as
+    `begin_chat`."""
+    claim = claim_chat(by=by, key=key, path=sent.path, body=sent.body)
+    if claim.is_repeat:
+        return repeat_chat(by=by, chat=chat, decision_id=decision_of(claim.id))
+    try:
+        return begin_chat(by=by, chat=chat, kind=kind, about=replace(about, claim=claim.id))
+    except BaseException:
+        close_claim(claim.id, answered=False)
+        raise
 
 
 async def _told(handler: Handler, request: web.Request) -> web.StreamResponse:
@@ -304,6 +343,12 @@ def _token_of(request: web.Request) -> str:
     return token.strip()
 
 
+def _key_of(request: web.Request) -> str | None:
+    """Raises InvalidInput."""
+    key = request.headers.get("idempotency-key")
+    return None if key is None else read_key(key)
+
+
 def _admit(key: ApiKey | None, *, counted: bool = False) -> actors.Actor:
     """Counts the request, unless it was. Raises BadKey, NotAllowed, TooManyRequests."""
     if key is None:
@@ -318,7 +363,7 @@ def _admit(key: ApiKey | None, *, counted: bool = False) -> actors.Actor:
 
 def _about(request: web.Request) -> About:
     """Raises InvalidInput."""
-    given = {field: request.headers[name] for field, name in ABOUT.items() if request.headers.get(name)}
+    given: dict[str, Any] = {field: request.headers[name] for field, name in ABOUT.items() if request.headers.get(name)}
     faults = [
         FieldFault(ABOUT[field], f"has {len(value)} characters", f"up to {LONGEST_NAME}")
         for field, value in given.items()
@@ -338,7 +383,7 @@ async def _read_body(request: web.Request) -> bytes:
         async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
             return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
-        raise TooLarge(f"The body has more than {MAX_BODY} bytes.") from error
+        raise TooLarge(f"The body has more than {settings.CHAT_BODY_BYTES} bytes.") from error
     except TimeoutError as error:
         raise cut_off(request) from error
 

@@ -365,6 +365,20 @@ class TestFilters:
             assert (preview.rows, preview.counts("filtered")) == (len(found), 3 - len(found)), filters
             assert Filters.from_plain(json.loads(json.dumps(dataset.query))) == filters
 
+    def test_incomplete_answers_are_left_out_unless_asked_for(self, agent: Any, by: Any, store: Path, api: Any) -> None:
+        endings = ("stop", "length", "content_filter", "abandoned", "cut", None)
+        made = {ending: str(decide(agent, "travel", finish_reason=ending).id) for ending in endings}
+        reward(agent)
+        complete = {made["stop"], made[None]}
+        for filters, found in ((Filters(), complete), (Filters(incomplete=True), set(made.values()))):
+            dataset = snapshot_ledger(by=by, agent=agent, name="some", filters=filters)
+            assert {row["id"] for row in rows_of(dataset)} == found
+            preview = preview_datasets([agent], filters=filters)[agent.id]
+            assert (preview.rows, preview.counts("incomplete")) == (len(found), 6 - len(found))
+        asked = {"agent": "filer", "name": "all", "incomplete": True}
+        assert api("admin").post("datasets", asked).status_code == 202
+        assert json.dumps(Job.objects.get().payload).count('"incomplete": true') == 1
+
     def test_the_same_question_has_the_same_hash(self, agent: Any, by: Any, store: Path) -> None:
         for number in range(3):
             decide(agent, "travel", state={"text": f"note {number}"})

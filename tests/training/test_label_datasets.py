@@ -27,6 +27,7 @@ from tools.factories import (
     ModelVersionFactory,
     RewardSpecFactory,
 )
+from training.datasets.label_preview import preview_labels
 from training.datasets.of_labels import snapshot_labels
 from training.engine.data.reading import read_rows
 from training.engine.rows.types import Labelled
@@ -34,6 +35,7 @@ from training.errors import EmptyDataset, InvalidRun
 from training.lineage.erasure import start_erasure
 from training.models import DatasetSnapshot
 from training.rows.labels import LabelQuestion
+from training.rows.selection import Filters
 from training.runs.services import RunPlan, check_plan
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +64,22 @@ def judged(agent: Any, store: Path) -> dict[str, Any]:
     LabelFactory(decision=decide("gone", content_hash=ERASED_HASH))
     LabelFactory(decision=DecisionFactory(agent=agent, state={"subject": "no text"}))
     return made
+
+
+def test_an_incomplete_answer_teaches_only_by_its_correction(agent: Any, by: Any, store: Path) -> None:
+    endings = ("stop", "length", "content_filter", "abandoned", "cut")
+    for number, ending in enumerate(endings):
+        cut = DecisionFactory(agent=agent, state={"text": f"note {number}"}, action="travel", finish_reason=ending)
+        LabelFactory(decision=cut)
+    corrected = DecisionFactory(agent=agent, state={"text": "note"}, action="travel", finish_reason="cut")
+    LabelFactory(decision=corrected, verdict="corrected", corrected_action="finance")
+    for filters, rows, left_out in ((Filters(), 2, 4), (Filters(incomplete=True), 6, 0)):
+        question = LabelQuestion("labelled", filters=filters)
+        dataset = snapshot_labels(by=by, agent=agent, name="labels", question=question)
+        assert len(rows_of(dataset)) == rows
+        assert dataset.statistics.get("left_out", {}).get("incomplete", 0) == left_out
+        preview = preview_labels(agent, question)
+        assert (preview.rows, preview.counts("incomplete")) == (rows, left_out)
 
 
 def rows_of(dataset: DatasetSnapshot) -> list[dict[str, Any]]:

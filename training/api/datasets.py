@@ -30,7 +30,7 @@ from workspaces.http.permissions import acting
 from workspaces.http.rendering import OneFormat
 from workspaces.models import Scope
 
-FILTER_FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "unjudged")
+FILTER_FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "unjudged", "incomplete")
 
 
 class DatasetList(generics.ListAPIView[DatasetSnapshot]):

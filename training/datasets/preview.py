@@ -24,7 +24,7 @@ from decisions.models import ActionSpaceKind, Agent, AgentVersion, Decision
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
 from training.models import DatasetKind
-from training.rows.selection import ALL, MATCHES, UNTOLD, Filters, learnt_from
+from training.rows.selection import ALL, LEARNABLE, MATCHES, UNTOLD, Filters, learnt_from
 from training.rows.shapes_of.shapes import FINDINGS, shape_for
 
 LOOK = 10_000
@@ -42,6 +42,7 @@ WHY = {
     "action": "chose something that is not among the options, or left a field of the choice empty",
     "item": "have a prompt that does not show the ranked items",
     "filtered": "do not match the filters",
+    "incomplete": "have an incomplete answer: cut, filtered or left by the client",
     "version": "were made by another version of the agent",
     "used": "were already used by a run",
     "erased": "were erased",
@@ -76,7 +77,8 @@ WITH asked AS (
       SELECT d.id, d.workspace_id, d.agent_id, d.agent_version_id, left(d.action #>> '{{}}', 200) AS action,
              CASE WHEN d.agent_version_id = ANY(%(choosing)s::uuid[]) AND jsonb_typeof(d.action) = 'object'
                   THEN left((d.action - %(beside)s::text[])::text, {LONGEST_ACTION}) END AS fields,
-             d.propensity, d.options IS NOT NULL AS offered, d.{NOT_ERASED} AS kept, {MATCHES} AS matches
+             d.propensity, d.options IS NOT NULL AS offered, d.{NOT_ERASED} AS kept, {MATCHES} AS matches,
+             {LEARNABLE} AS learnable
         FROM decisions_decision d WHERE d.agent_id = asked.agent_id ORDER BY d.id DESC LIMIT {LOOK}
     ) newest
 ), valued AS (
@@ -93,6 +95,7 @@ WITH asked AS (
               WHEN NOT d.agent_version_id = ANY(%(versions)s::uuid[]) THEN 'shape'
               WHEN NOT d.offered AND d.agent_version_id = ANY(%(unoffering)s::uuid[]) THEN 'options'
               WHEN d.matches IS NOT TRUE THEN 'filtered'
+              WHEN NOT d.learnable THEN 'incomplete'
               WHEN %(with_propensity)s AND d.propensity IS NULL THEN 'propensity'
               WHEN d.value IS NULL AND NOT (%(unjudged)s AND d.untold AND d.verdict IS NULL)
               THEN CASE WHEN d.calculated THEN 'reward' WHEN d.verdict IS NULL THEN 'feedback' ELSE 'calculation' END

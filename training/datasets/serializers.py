@@ -106,6 +106,10 @@ class DatasetCreateSerializer(StrictBody):
         help_text="For logged: also the newest decisions that nobody judged, at most as many as have a reward; "
         "their rows have no reward. Only posterior learns from them",
     )
+    incomplete = serializers.BooleanField(
+        default=False,
+        help_text="Also incomplete answers: those with the finish reason length, content_filter, abandoned or cut",
+    )
     reward_spec = serializers.IntegerField(
         default=None,
         allow_null=True,

@@ -44,7 +44,7 @@ from training.engine.models.loading import (
     weights_sha256,
 )
 from training.engine.models.option_tokens import MANY_OPTIONS
-from training.engine.models.prompts import PromptEncoder, SystemPromptTooLong, find_room
+from training.engine.models.prompts import PromptEncoder, SystemPromptTooLong, find_prompt_room, find_room
 from training.engine.rows.prompt_forms import write_forms
 from training.engine.rows.types import Asking, Labelled, Logged, Text, prompts_of
 from training.engine.spec.methods import RowKind
@@ -66,6 +66,7 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
     began = time.monotonic()
     spec = attempt.spec
     prepare_torch(spec.seed, attempt.device)
+    attempt.spec = spec = fit_prompts(spec, _texts_of(data))
     _refuse_long_system_prompts(spec, data)
     data = refuse_other_prompts(spec, data, attempt.events.warn)
     attempt.spec = spec = fit_completions(spec, [*data.texts, *data.heldout_texts])
@@ -143,6 +144,12 @@ def _refuse_long_system_prompts(spec: RunSpec, data: RunData) -> None:
         raise SystemPromptTooLong("; ".join(faults))
 
 
+def _texts_of(data: RunData) -> list[Asking]:
+    """Rows whose answers are texts: to learn from, and to be measured on."""
+    suites = (row for suite in data.text_suites.values() for row in suite)
+    return [*data.texts, *data.heldout_texts, *suites, *data.preferences, *data.heldout_pairs]
+
+
 def _count_heldout(data: RunData) -> int:
     return len(data.heldout) + len(data.heldout_texts) + len(data.heldout_tasks)
 
@@ -167,6 +174,17 @@ def _spread_of(told: Iterable[float | None]) -> RewardSpread | None:
         maximum=max(rewards),
         counts=counts,
     )
+
+
+def fit_prompts(spec: RunSpec, rows: Sequence[Asking]) -> RunSpec:
+    """The spec with room for the longest prompt of these rows of text, where it does not say how much there is, and no
+    more than the base's positions leave beside the answer."""
+    if not rows or "max_prompt_tokens" in spec.model_fields_set or spec.base.path is None:
+        return spec
+    tokenizer, config = load_tokenizer(spec.base.path), AutoConfig.from_pretrained(spec.base.path)
+    limit = spec.max_completion_tokens if "max_completion_tokens" in spec.model_fields_set else None
+    room = find_prompt_room(tokenizer, config, limit, rows)
+    return spec.model_copy(update={"max_prompt_tokens": room})
 
 
 def fit_completions(spec: RunSpec, texts: Sequence[Text]) -> RunSpec:

@@ -25,9 +25,9 @@ class Version(Protocol):
     @property
     def temperature(self) -> float: ...
     @property
-    def max_completion_tokens(self) -> int: ...
+    def max_completion_tokens(self) -> int | None: ...
     @property
-    def max_prompt_tokens(self) -> int: ...
+    def max_prompt_tokens(self) -> int | None: ...
 
 
 def write_beside_gguf(
@@ -51,12 +51,12 @@ def write_modelfile(
     asked: dict[str, Any] = {}
     comments, system = [], ""
     if version is not None:
-        comments = [
-            f"# as {version} asks",
-            f"# trained on prompts of up to {version.max_prompt_tokens} tokens: longer ones were read without their "
-            "middle",
-        ]
-        asked = {"temperature": f"{version.temperature:g}", "num_predict": version.max_completion_tokens}
+        comments = [f"# as {version} asks"]
+        if (most := version.max_prompt_tokens) is not None:
+            comments += [f"# trained on prompts of up to {most} tokens: longer ones were read without their middle"]
+        asked = {"temperature": f"{version.temperature:g}"}
+        if version.max_completion_tokens is not None:
+            asked["num_predict"] = version.max_completion_tokens
         system = version.system_prompt
     values = {**asked, **(parameters or {})}
     lines = [*comments, f"FROM {source}", *(f"PARAMETER {name} {value}" for name, value in values.items())]

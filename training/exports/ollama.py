@@ -77,12 +77,13 @@ def find_parameters(
         return parameters
     if asks.system_prompt and not template["takes_system"]:
         raise InvalidInput(f"The agent has a system prompt, and the chat template of {version} takes none.")
-    if asks.max_prompt_tokens > parameters["num_ctx"]:
+    if asks.max_prompt_tokens is not None and asks.max_prompt_tokens > parameters["num_ctx"]:
         raise InvalidInput(
             f"{asks} asks with up to {asks.max_prompt_tokens:,} tokens, and profile {profile.name} has a context "
             f"of {parameters['num_ctx']:,}: choose one with more."
         )
-    return parameters | {"temperature": asks.temperature, "num_predict": asks.max_completion_tokens}
+    limit = {} if asks.max_completion_tokens is None else {"num_predict": asks.max_completion_tokens}
+    return parameters | {"temperature": asks.temperature} | limit
 
 
 def deploy(host: str, *, export: ExportJob, profile: HostingProfile, name: str = "") -> Deployed:

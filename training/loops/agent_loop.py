@@ -74,6 +74,7 @@ class AgentLoop:
         self.seed = person.seed
         self.label_of = {example.id: example.label for example in stream}
         self._place_of = {example.id: place for place, example in enumerate(stream)}
+        assert setup.max_prompt_tokens is not None  # it chooses
         self.prompt_tokens = setup.max_prompt_tokens
         self.acting = {"temperature": setup.temperature, "epsilon": setup.epsilon}
         found = Agent.objects.for_workspace(by.workspace).filter(slug=slug).first()

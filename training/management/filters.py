@@ -28,6 +28,9 @@ def add_filters(parser: CommandParser) -> None:
         help="for logged rows: also the newest decisions that nobody judged, at most as many as have a reward, for"
         " posterior",
     )
+    parser.add_argument(
+        "--incomplete", action="store_true", help="also answers that were cut, filtered or left by their client"
+    )
 
 
 def read_filters(options: Mapping[str, Any]) -> Filters:

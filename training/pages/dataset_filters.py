@@ -14,7 +14,7 @@ from training.models import DatasetKind
 from training.rows.selection import Filters
 from workspaces.errors import FieldFault, InvalidInput
 
-FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "unjudged", "held_out")
+FIELDS = ("since", "until", "policy", "unit", "min_reward", "with_propensity", "unjudged", "incomplete", "held_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ def read_filters(asked: Mapping[str, Any], *, kind: str) -> Asked:
         min_reward=_read_number(given, "min_reward", faults),
         with_propensity=bool(given["with_propensity"]),
         unjudged=bool(given["unjudged"]),
+        incomplete=bool(given["incomplete"]),
     )
     held_out = share / 100 if share else None
     faults = faults or find_faults(kind, filters, held_out=held_out, suggestions=False)

@@ -117,6 +117,7 @@ def _tell_filters(dataset: DatasetSnapshot) -> list[tuple[str, Any]]:
         ("Unit", told.unit),
         ("Least raw reward", told.min_reward),
         ("Propensity", "only decisions with one" if told.with_propensity else None),
+        ("Incomplete answers", "included" if told.incomplete else None),
         ("Feedback", "also decisions that nobody judged" if told.unjudged else None),
     ]
     return [(name, value) for name, value in lines if value is not None]

@@ -22,7 +22,7 @@ from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import ALL_FEEDBACK, FIRST_COUNTS, STANDS, VERDICT
 from training.models import DatasetKind
 from training.rows.negatives import MARK, draw_other
-from training.rows.selection import ALL, FETCH, MATCHES, Filters, learnt_from, loaded
+from training.rows.selection import ALL, FETCH, LEARNABLE, MATCHES, Filters, learnt_from, loaded
 from training.rows.shapes_of.prompts import prompt_columns
 from training.rows.shapes_of.ranking import write_answers
 from training.rows.shapes_of.shapes import CHOICE, RANKING, shape_of
@@ -33,7 +33,8 @@ LABEL, PERSON, SUGGESTION = "label", "human", "suggestion"
 """Where a row comes from: a reviewer's label, a person's verdict that an app sent, the auto-labeler."""
 LEAST_CONFIDENCE = 0.95
 """Of suggestions that make rows, unless another is given."""
-TOLD = "d.id, d.agent_version_id, d.action, d.options IS NOT NULL, v.verdict, v.source, l.id, l.corrected_action"
+TOLD = f"""d.id, d.agent_version_id, d.action, d.options IS NOT NULL, {LEARNABLE}, v.verdict, v.source, l.id,
+    l.corrected_action"""
 SUGGESTED = "s.action, s.confidence, s.made_at"
 JUDGED = f"""
   LEFT JOIN LATERAL (
@@ -83,12 +84,14 @@ class LabelQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the ledger says of one decision, as TOLD and SUGGESTED name it. `source` is that of the verdict."""
+    """What the ledger says of one decision, as TOLD and SUGGESTED name it. `source` is that of the verdict;
+    `learnable`: its answer is complete, or such are asked for that are not."""
 
     decision: uuid.UUID
     agent_version: uuid.UUID
     action: Any
     offered: bool
+    learnable: bool
     verdict: str | None
     source: str | None
     label: uuid.UUID | None
@@ -99,11 +102,13 @@ class Told:
 
     @classmethod
     def read(cls, columns: tuple[Any, ...]) -> Told:
-        row, version, action, offered, verdict, source, label, correction, suggestion, confidence, made_at = columns
+        row, version, action, offered, learnable, *said = columns
+        verdict, source, label, correction, suggestion, confidence, made_at = said
         correction, suggestion = loaded(correction), loaded(suggestion)
         return cls(
-            row, version, loaded(action), offered, verdict, source, label, correction, suggestion, confidence, made_at
-        )
+            row, version, loaded(action), offered, learnable, verdict, source, label, correction, suggestion,
+            confidence, made_at,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,8 @@ def find_answer(told: Told, *, kind: str, version: AgentVersion, negatives: bool
         source = LABEL if told.label is not None else PERSON
         if right is None:
             return "answer"
+    if right == told.action and not told.learnable:
+        return "incomplete"
     if version.action_space == ActionSpaceKind.CHOICE and version.options is None and not told.offered:
         return "options"
     pairs_confirmed = negatives and shape_of(version) is CHOICE

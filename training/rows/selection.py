@@ -13,6 +13,7 @@ from typing import Any
 from django.db import connection
 
 from decisions.models import Agent, AgentVersion, RewardSpec
+from decisions.models.finish_reasons import COMPLETE
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
 from models_registry.models import ModelVersion
@@ -43,6 +44,9 @@ MATCHES = """(%(since)s::timestamptz IS NULL OR d.recorded_at >= %(since)s::time
    AND (%(unit)s::text IS NULL OR d.unit = %(unit)s::text)"""
 """SQL: what `Filters` asks of the decision `d`, but for its reward and its propensity."""
 
+LEARNABLE = f"(%(incomplete)s OR {COMPLETE.format(column='d.finish_reason')})"
+"""SQL: the answer of the decision `d` is complete, or such are asked for that are not."""
+
 ENDS = """CASE WHEN d.episode_id IS NOT NULL THEN NOT EXISTS (
          SELECT 1 FROM decisions_decision n WHERE n.episode_id = d.episode_id
             AND (coalesce(n.step_number, 0), n.id) > (coalesce(d.step_number, 0), d.id)) END"""
@@ -64,7 +68,7 @@ SELECT d.id, d.agent_version_id, d.state, d.options, d.action, d.propensity, d.u
   ) r ON true
  WHERE d.agent_id = %(agent)s AND d.agent_version_id = ANY(%(versions)s)
    AND {{which}} AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL)
-   AND {MATCHES}
+   AND {MATCHES} AND {LEARNABLE}
    AND d.{NOT_ERASED} AND (%(unused_at)s::timestamptz IS NULL OR NOT {learnt_from("r.value IS NOT NULL")})
  ORDER BY d.id {{order}}
 """  # noqa: S608 - constants of ours
@@ -80,7 +84,8 @@ class Filters:
 
     `since` ≤ recorded_at < `until`, by the server's clock. `policy`: a version of the agent's own model (filer:7) or
     the name of an outside model. `min_reward`: the raw reward at least. `with_propensity`: only decisions that have
-    one. `unjudged`: beside those with a reward, the newest that nobody judged, at most as many.
+    one. `unjudged`: beside those with a reward, the newest that nobody judged, at most as many. `incomplete`: also
+    answers that were cut, filtered or left (`decisions.models.finish_reasons`).
     """
 
     since: dt.datetime | None = None
@@ -90,6 +95,7 @@ class Filters:
     min_reward: float | None = None
     with_propensity: bool = False
     unjudged: bool = False
+    incomplete: bool = False
 
     def find_faults(self) -> list[FieldFault]:
         faults = []

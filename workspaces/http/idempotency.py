@@ -98,7 +98,7 @@ def _answer_once(request: HttpRequest, actor: Actor, key: str, ask: Callable[[],
     """Raises InFlight, KeyReused, and what a database that is away raises, at the commit too."""
     digest = _request_hash(request)
     with transaction.atomic():
-        kept = _lock(actor, key)
+        kept = lock_key(actor, key)
         if kept is not None:
             return _replay(kept, digest)
         response = ask()
@@ -111,7 +111,7 @@ def _answer_once(request: HttpRequest, actor: Actor, key: str, ask: Callable[[],
             # A view whose answer holds a secret says what to keep instead.
             body = getattr(response, "kept_content", None) or response.content
             kind = response.headers.get("Content-Type", "application/json")
-            _keep(actor, key, _Kept(uuid7(), digest, response.status_code, kind, body, timezone.now()))
+            keep_answer(actor, key, Kept(uuid7(), digest, response.status_code, kind, body, timezone.now()))
         return response
 
 
@@ -119,10 +119,10 @@ def _answer_claimed(request: HttpRequest, actor: Actor, key: str, ask: Callable[
     """Raises InFlight, KeyReused."""
     digest, claim_time = _request_hash(request), dt.timedelta(seconds=settings.IDEMPOTENCY_CLAIM_SECONDS)
     with transaction.atomic():
-        kept, now = _lock(actor, key), timezone.now()
+        kept, now = lock_key(actor, key), timezone.now()
         if kept is None:
             claim = uuid7()
-            _keep(actor, key, _Kept(claim, digest, CLAIMED, "application/json", b"", now))
+            keep_answer(actor, key, Kept(claim, digest, CLAIMED, "application/json", b"", now))
         elif kept.request_hash != digest or kept.body:
             return _replay(kept, digest)
         elif kept.status == CLAIMED and now - kept.created_at < claim_time:
@@ -186,7 +186,7 @@ ON CONFLICT (workspace_id, sender, key) DO UPDATE
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class Kept:
     id: uuid.UUID
     request_hash: bytes
     status: int
@@ -195,7 +195,7 @@ class _Kept:
     created_at: dt.datetime
 
 
-def _lock(actor: Actor, key: str) -> _Kept | None:
+def lock_key(actor: Actor, key: str) -> Kept | None:
     """What was answered to the first request with this key. Until the transaction ends no other request has it.
 
     Raises InFlight.
@@ -208,10 +208,10 @@ def _lock(actor: Actor, key: str) -> _Kept | None:
             raise InFlight(IN_FLIGHT)
         cursor.nextset()
         row = cursor.fetchone()
-    return None if row is None else _Kept(row[0], bytes(row[1]), row[2], row[3], bytes(row[4]), row[5])
+    return None if row is None else Kept(row[0], bytes(row[1]), row[2], row[3], bytes(row[4]), row[5])
 
 
-def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
+def _replay(kept: Kept, digest: bytes) -> HttpResponse:
     if kept.request_hash != digest:
         raise KeyReused("This Idempotency-Key was used for another request. Send a new key.")
     response = HttpResponse(kept.body, status=kept.status, content_type=kept.content_type)
@@ -219,7 +219,7 @@ def _replay(kept: _Kept, digest: bytes) -> HttpResponse:
     return response
 
 
-def _keep(actor: Actor, key: str, kept: _Kept) -> None:
+def keep_answer(actor: Actor, key: str, kept: Kept) -> None:
     told = [kept.request_hash, kept.status, kept.content_type, kept.body, kept.created_at]
     values = [kept.id, actor.workspace.id, actor.name, key, *told]
     # Bound by the server: inside the statement's text, an answer for a thousand items would be parsed as SQL.

@@ -36,10 +36,11 @@ AUDIT_SECONDS = 3600
 
 @dataclass(slots=True)
 class Share:
-    """What is left of a taken share in one window."""
+    """What is left of a taken share in one window. `beyond`: what nobody had taken then."""
 
     window: int
     left: int
+    beyond: int
 
 
 _shares: dict[str, Share] = {}
@@ -67,11 +68,42 @@ def count_request(actor: Actor) -> None:
     if limit <= 0 or actor.user is not None or _take(_sender(actor), limit):
         return
     _note_once_an_hour(actor, limit)
-    wait = max(1, math.ceil(WINDOW - time.time() % WINDOW))
+    wait = _seconds_left(time.time())
     fault = FieldFault("requests_a_minute", f"more than {limit} in this minute", f"the same request in {wait} s")
     raise TooManyRequests(
-        f"This key may send {limit} requests per minute. Wait for the time in Retry-After.", wait=wait, faults=[fault]
+        f"This key may send {limit} requests per minute. Wait for the time in Retry-After.",
+        wait=wait,
+        faults=[fault],
+        limit=limit,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Of the current minute: requests that a program may send in it, those that are left, and the seconds until it is
+    over. `left` is exact to one share for each process."""
+
+    limit: int
+    left: int
+    seconds: int
+
+
+def find_allowance(actor: Actor) -> Allowance | None:
+    """As the process knows it, without asking Valkey. None without a limit, and where nothing was counted."""
+    limit = limit_of(actor.key)
+    if limit <= 0 or actor.user is not None:
+        return None
+    now = time.time()
+    with _lock:
+        share = _shares.get(_sender(actor))
+        if share is None or share.window != int(now) // WINDOW:
+            return None
+        left = min(limit, share.left + share.beyond)
+    return Allowance(limit, left, _seconds_left(now))
+
+
+def _seconds_left(now: float) -> int:
+    return max(1, math.ceil(WINDOW - now % WINDOW))
 
 
 def limit_of(key: ApiKey | None) -> int:
@@ -127,7 +159,7 @@ def _take(sender: str, limit: int) -> bool:
     with _lock:
         if len(_shares) > 10_000:
             _shares.clear()
-        _shares[sender] = Share(window, granted - 1)
+        _shares[sender] = Share(window, granted - 1, max(0, limit - taken))
     return True
 
 

@@ -75,8 +75,20 @@ class AgentCreateSerializer(StrictBody):
         "with the schema of its arguments",
     )
     state_schema = serializers.DictField(required=False, allow_null=True)
-    max_prompt_tokens = serializers.IntegerField(min_value=4, max_value=131_072, required=False)
-    max_completion_tokens = serializers.IntegerField(min_value=1, max_value=32_768, required=False)
+    max_prompt_tokens = serializers.IntegerField(
+        min_value=4,
+        max_value=131_072,
+        required=False,
+        allow_null=True,
+        help_text="Default, and null: no limit for text and tool_calls, else 64",
+    )
+    max_completion_tokens = serializers.IntegerField(
+        min_value=1,
+        max_value=32_768,
+        required=False,
+        allow_null=True,
+        help_text="Default, and null: no limit for text and tool_calls, else 16",
+    )
     temperature = serializers.FloatField(required=False)
     epsilon = serializers.FloatField(required=False)
 

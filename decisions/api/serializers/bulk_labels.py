@@ -28,7 +28,7 @@ class BulkLabelCreateSerializer(StrictBody):
     filters = serializers.DictField(
         child=serializers.CharField(max_length=200, allow_blank=True),
         required=False,
-        help_text="Parameters of the list of decisions: agent, verdict, version, arm, since, q",
+        help_text="Parameters of the list of decisions: agent, verdict, version, arm, since, finish_reason, q",
     )
     decisions = serializers.ListField(
         child=serializers.UUIDField(),

@@ -107,8 +107,9 @@ class QueueCreateSerializer(QueueChangeSerializer):
     filters = serializers.DictField(
         child=serializers.CharField(max_length=200, allow_blank=True),
         required=False,
-        help_text="Parameters of the list of decisions (agent, verdict, version, arm, since, q; without a verdict: "
-        "decisions that have none) or of episodes (agent, session, since, state, q; only those without a verdict)",
+        help_text="Parameters of the list of decisions (agent, verdict, version, arm, since, finish_reason, q; "
+        "without a verdict: decisions that have none) or of episodes (agent, session, since, state, q; only those "
+        "without a verdict)",
     )
     strategy = serializers.ChoiceField(choices=QueueStrategy.choices, required=False)
     overlap = serializers.IntegerField(

@@ -53,6 +53,24 @@ def test_a_bad_field_is_named_and_nothing_is_made(api, agent, fields, field):
     assert Agent.objects.count() == 1
 
 
+LIMITS = ("max_prompt_tokens", "max_completion_tokens")
+
+
+@pytest.mark.parametrize("space", ["text", "tool_calls", "choice", "ranking"])
+def test_an_agent_that_chats_has_no_limits_unless_asked(api, space):
+    none = space in ("text", "tool_calls")
+    usual = (None, None) if none else (64, 16)
+    client = api("admin", "export:read")
+    new = {"slug": "helper", "name": "Helper", "prompt_template": "{{ input }}", "action_space": space}
+    made = client.post("agents", new).json()
+    assert tuple(client.get("agents/helper").json()["current"][name] for name in LIMITS) == usual, made
+    asked = {"expected_version": 1, "max_prompt_tokens": 500, "max_completion_tokens": 200}
+    assert client.request("PATCH", "agents/helper", asked).status_code == 200
+    assert tuple(client.get("agents/helper").json()["current"][name] for name in LIMITS) == (500, 200)
+    assert client.request("PATCH", "agents/helper", {"expected_version": 2} | dict.fromkeys(LIMITS)).status_code == 200
+    assert tuple(client.get("agents/helper").json()["current"][name] for name in LIMITS) == usual
+
+
 def test_a_new_version_leaves_the_old_one_as_it_was(agent, by):
     old = AgentVersion.objects.values().get()
     new = create_agent_version(

@@ -72,6 +72,7 @@ def ann(agent, judged):
         state={"text": "Ann's note"},
         reasoning="Ann said so",
         completion="Ann, travel",
+        parameters={"metadata": {"customer": "Ann"}},
         alternatives=[{"action": "Ann", "probability": 0.5}],
         episode=episode,
         exposure=exposure,

@@ -210,6 +210,20 @@ class TestWriting:
         empty = ask()
         assert (empty.status_code, empty.json().get("action")) == ((503, None) if space == "text" else (201, []))
 
+    @pytest.mark.parametrize("space", ["text", "tool_calls"])
+    def test_an_agent_without_limits_sends_none(self, agent, by, remote, ask, space):
+        version = create_agent_version(
+            by=by, agent=agent, setup=AgentSetup("{{ text }}", action_space=space, action_schema=TOOLS)
+        )
+        assert (version.max_prompt_tokens, version.max_completion_tokens) == (None, None)
+        _, server = remote("gpt", capabilities=["tools"])
+        _, ours = remote("ours", kind="vllm", capabilities=["grammar", "json_schema", "tools"])
+        for one in (server, ours):
+            one.answers.append(says("Gladly."))
+        assert ask().json()["action"] == "Gladly."
+        [asked] = server.asked + ours.asked
+        assert not {"max_tokens", "max_completion_tokens", "max_prompt_tokens"} & set(asked)
+
     @pytest.mark.parametrize("kind", ["openai", "vllm"])
     def test_a_model_of_ours_elsewhere_is_asked_as_in_training(self, revise, remote, ask, kind):
         _, server = remote("ours", kind=kind, capabilities=["grammar", "json_schema", "tools"])

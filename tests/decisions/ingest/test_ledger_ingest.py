@@ -69,6 +69,8 @@ class TestOneDecision:
             confidence=1.0,
             reasoning="because",
             completion="travel",
+            finish_reason="length",
+            parameters={"seed": 7, "metadata": {"ticket": "T-1"}},
             alternatives=[{"action": "health", "probability": 0.3}, {"action": "finance"}],
             episode="mailbox 7",
             step_number=3,
@@ -94,6 +96,9 @@ class TestOneDecision:
             assert shown[name] == sent[name], name
         assert [a["action"] for a in shown["alternatives"]] == ["health", "finance"]
         assert float(shown["cost"]) == 0.00012345
+        for reason, count in (("length", 1), ("incomplete", 1), ("stop", 0)):
+            assert len(api("export:read").get(f"decisions?finish_reason={reason}").json()["results"]) == count
+        assert api("export:read").get("decisions?finish_reason=tired").status_code == 400
         row = Decision.objects.get(id=sent["id"])
         assert row.observed_at.isoformat() == moment
         assert row.episode.external_id == "mailbox 7"

@@ -114,6 +114,13 @@ class TestList:
         assert found(q="order 7") == [old.id] and found(q="Ada") == [ours.id] and found(q="Ad") == []
         assert found(q=str(old.id).upper()) == [old.id]
         assert found(since="24h", verdict="no_verdict") == [plain.id]
+        Decision.objects.filter(id=plain.id).update(finish_reason="length")
+        Decision.objects.filter(id=tried.id).update(finish_reason="stop")
+        assert found(finish_reason="length") == found(finish_reason="incomplete") == [plain.id]
+        assert found(finish_reason="stop") == [tried.id] and found(finish_reason="cut") == []
+        assert client.get(path, {"finish_reason": "tired"}).status_code == 400
+        pages = {reason: client.get(path, {"finish_reason": reason}).content.decode() for reason in ("length", "stop")}
+        assert [">incomplete<" in page for page in pages.values()] == [True, False]
 
     def test_words_are_found_in_state_action_and_reasoning_whatever_their_case(
         self, agent: Any, viewer: Any, path: str, page_client: Any

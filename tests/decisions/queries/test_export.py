@@ -73,7 +73,7 @@ class TestLines:
         decision = Decision.objects.get(id=told[1])
         label_decision(by=by, decision=decision, verdict="corrected", corrected_action="finance")
         FeedbackFactory(decision=decision, metric="minutes", value=12.5)
-        Decision.objects.filter(id=told[1]).update(item_ref="item-1", project_ref="opus-1")
+        Decision.objects.filter(id=told[1]).update(item_ref="item-1", project_ref="opus-1", finish_reason="length")
         row = read(workspace)[1]
         system, user, assistant = row["messages"]
         assert [system["role"], user["role"], assistant["role"]] == ["system", "user", "assistant"]
@@ -86,6 +86,7 @@ class TestLines:
         }
         assert row["reward"] == -0.5
         metadata = row["metadata"]
+        assert metadata.pop("finishReason") == "length"
         assert dt.datetime.fromisoformat(metadata.pop("createdAt")) == decision.observed_at
         assert dt.datetime.fromisoformat(metadata.pop("rewardComputedAt")) == decision.rewards.get().computed_at
         assert metadata == {

@@ -39,6 +39,7 @@ class Gateway:
             "DATABASE_URL": f"{server}/{connection.settings_dict['NAME']}",
             "RECKONER_FALLBACK_SECONDS": "0.3",
             "RECKONER_GATEWAY_CHATS": "2",
+            "RECKONER_CHAT_BODY_BYTES": "3000000",
             "TINY_API_KEY": BACKEND_KEY,
         }
         self.process: subprocess.Popen[bytes] | None = None

@@ -1,9 +1,12 @@
 """OpenAI's clients talk to the gateway's process, over real sockets, and every answer is a decision."""
 
+import base64
 import datetime as dt
+import hashlib
 import http.client
 import json
 import threading
+from decimal import Decimal
 
 import httpx
 import openai
@@ -12,6 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from decisions.agents.revising import revise_agent
+from decisions.agents.services import AgentSetup, create_agent
 from decisions.models import Decision
 from models_registry.calls.records import close_abandoned
 from models_registry.experiments.plan import ExperimentPlan
@@ -111,6 +115,7 @@ class TestAWholeAnswer:
         assert json.loads(told.choices[0].message.content) == {"to": "Oslo"}
         [asked] = helper[2].asked
         assert (asked["response_format"], asked["max_tokens"]) == (SCHEMA, 7)
+        assert Decision.objects.get().parameters == {"max_tokens": 7}
         assert Decision.objects.get().state["response_format"] == SCHEMA
 
     def test_of_an_agent_of_tool_calls_is_its_calls(self, client, chatting, deploy, serve):
@@ -141,6 +146,47 @@ class TestAWholeAnswer:
         assert decision.action == [{"name": "weather", "arguments": {"place": "Oslo"}, "id": "call_1"}]
         assert (decision.completion, decision.options) == ("Let me look.", ["weather"])
         assert helper[2].asked[0]["tools"] == [WEATHER]
+
+    def test_of_a_new_agent_has_no_limit(self, ask, by, deploy, serve):
+        server = serve()
+        setup = AgentSetup("{{ input }}", action_space="text")
+        deploy(create_agent(by=by, slug="free", name="Free", setup=setup), "gpt", server.url)
+        assert ask.post("/chat/completions", json=chat("free")).status_code == 200
+        assert ask.post("/responses", json={"model": "free", "input": "Hi"}).status_code == 200
+        for asked in server.asked:
+            assert not {"max_tokens", "max_completion_tokens", "max_prompt_tokens"} & set(asked)
+
+    def test_keeps_what_the_request_said_of_how_to_answer(self, client, ask, helper):
+        sent = {"seed": 7, "top_p": 0.5, "metadata": {"ticket": "T-1"}, "parallel_tool_calls": False}
+        told = client.chat.completions.create(**chat(**sent, tools=[WEATHER], tool_choice="auto", user="ann"))
+        decision = Decision.objects.get()
+        assert decision.parameters == sent | {"tool_choice": "auto"}
+        assert (decision.finish_reason, told.choices[0].finish_reason) == ("stop", "stop")
+        assert "metadata" not in helper[2].asked[0]
+        asked = {"model": "helper", "input": "Hi", "max_output_tokens": 9, "metadata": {"ticket": "T-2"}}
+        assert ask.post("/responses", json=asked).status_code == 200
+        newest = Decision.objects.order_by("-id").first()
+        assert newest.parameters == {"max_tokens": 9, "metadata": {"ticket": "T-2"}}
+
+    @pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+    def test_may_be_about_a_photo_which_the_ledger_names_and_does_not_hold(self, ask, helper, path):
+        photo = bytes(range(256)) * 6000
+        url = f"data:image/png;base64,{base64.b64encode(photo).decode()}"
+        picture = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+        said = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]}
+        body = chat(messages=[said])
+        if path == "/responses":
+            parts = [
+                {"type": "input_text", "text": "What is this?"},
+                {"type": "input_image", "image_url": url, "detail": "low"},
+            ]
+            body = {"model": "helper", "input": [{"role": "user", "content": parts}]}
+        assert ask.post(path, json=body).status_code == 200
+        assert helper[2].asked[0]["messages"] == [said]
+        about = {"sha256": hashlib.sha256(photo).hexdigest(), "bytes": len(photo), "media_type": "image/png"}
+        [kept] = Decision.objects.get().state["messages"]
+        assert kept["content"][1] == {"type": "image_url", "image_url": {"detail": "low"} | about}
+        assert Decision.objects.get().state["input"].startswith("What is this?")
 
 
 class TestTheModels:
@@ -192,7 +238,9 @@ def test_what_is_wrong_is_refused_in_openai_s_shape_and_nothing_is_kept(ask, cli
         answer = ask.post("/chat/completions", json=chat(), headers={"Authorization": f"Bearer {token}"})
         assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
     assert ask.post("/chat/completions", content=b"{").status_code == 400
-    assert ask.post("/chat/completions", content=b" " * 1_100_000).status_code == 413
+    assert ask.post("/chat/completions", content=b" " * 3_100_000).status_code == 413
+    wordy = chat(messages=[{"role": "user", "content": "x" * 1_100_000}])
+    assert ask.post("/chat/completions", json=wordy).status_code == 413
     assert ask.get("/nothing").json()["error"]["code"] == "not_found"
     with pytest.raises(openai.AuthenticationError):
         client.with_options(api_key="x.y").models.list()
@@ -258,8 +306,28 @@ class TestAStream:
         assert decision.id == call.id
         assert decision.action.startswith("one two three") and len(decision.action) < 200
         assert server.left.wait(10)
+        assert (decision.finish_reason, decision.tokens_estimated, decision.propensity) == ("abandoned", True, None)
+        assert decision.tokens_in > 0 and decision.tokens_out == max(1, round(len(decision.action) / 4))
+        assert decision.cost == pytest.approx(Decimal(decision.tokens_in + 10 * decision.tokens_out) / 10**6)
+        assert (call.tokens_in, call.tokens_out, call.cost) == (
+            decision.tokens_in, decision.tokens_out, decision.cost,
+        )  # fmt: skip
 
-    def test_whose_server_breaks_off_ends_with_an_error_and_no_decision(self, ask, helper):
+    def test_that_is_left_is_counted_as_the_server_s_last_answer_was(self, client, ask, helper):
+        server = helper[2]
+        client.chat.completions.create(**chat())
+        whole = Decision.objects.get()
+        server.after = lambda number: server.left.wait(0.05) if number >= 3 else None
+        server.pick = "one two three " + "more " * 100
+        with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
+            next(line for line in answer.iter_lines() if "three" in line)
+        wait_until(lambda: Call.objects.filter(state="left").exists())
+        left = Decision.objects.order_by("-id").first()
+        assert left.tokens_estimated and not whole.tokens_estimated
+        assert left.tokens_in == whole.tokens_in == 20
+        assert left.tokens_out == round(len(left.action) / (len(SAYS) / 3))
+
+    def test_whose_server_breaks_off_ends_with_an_error_and_what_it_said_stays(self, ask, helper):
         server = helper[2]
         server.after = lambda number: 1 / 0 if number == 2 else None
         with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
@@ -267,7 +335,10 @@ class TestAStream:
         error = json.loads(events[-1][6:])["error"]
         assert (error["type"], error["code"]) == ("server_error", "backend_unavailable")
         assert Call.objects.values_list("state", "backend__name").get() == ("failed", "gpt")
-        assert not Decision.objects.exists()
+        decision = Decision.objects.get()
+        assert decision.action == " ".join(SAYS.split()[:2])
+        assert (decision.finish_reason, decision.tokens_estimated) == ("cut", True)
+        assert decision.id == Call.objects.get().id and "broke off" in Call.objects.get().error
 
 
 def test_a_client_that_leaves_before_a_word_leaves_a_call_and_no_decision(gateway, key, helper):

@@ -174,7 +174,7 @@ def test_a_stream_is_read_as_its_server_means_it(name, client, helper, planner):
         assert decision.action == [one | own for one, own in zip(right["calls"], ids, strict=True)]
     else:
         assert (told.message.content or "", decision.action) == (right["text"], right["text"])
-    assert told.finish_reason == right.get("reason", "stop")
+    assert told.finish_reason == decision.finish_reason == right.get("reason", "stop")
     assert decision.reasoning == right.get("reasoning")
     assert decision.tokens_out == right.get("tokens_out", decision.tokens_out)
     assert Call.objects.get().state == "answered"

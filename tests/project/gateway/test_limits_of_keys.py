@@ -41,6 +41,32 @@ def test_a_key_sees_its_agents_and_stops_at_its_budget(client, by, helper, chatt
     assert (Decision.objects.count(), Call.objects.count(), len(helper[2].asked)) == (1, 1, 1)
 
 
+RATES = ("limit", "remaining", "reset")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_answers_and_refusals_say_how_many_requests_are_left(client, by, helper, stream):
+    limits = KeyLimits(requests_a_minute=5)
+    limited = client.with_options(
+        api_key=create_api_key(by=by, name="few", scopes=["route:read"], limits=limits).token, max_retries=0
+    )
+
+    def told(headers):
+        limit, left, reset = (headers[f"x-ratelimit-{name}-requests"] for name in RATES)
+        assert 0 < int(reset.removesuffix("s")) <= 60
+        return int(limit), int(left)
+
+    left = []
+    with pytest.raises(openai.RateLimitError) as refused:
+        for _ in range(12):  # a minute may end in between
+            answer = limited.chat.completions.with_raw_response.create(**chat(stream=stream))
+            left.append(told(answer.headers))
+            answer.http_response.close()
+    assert (5, 4) in left and all(limit == 5 for limit, _ in left)
+    assert told(refused.value.response.headers) == (5, 0)
+    assert int(refused.value.response.headers["retry-after"]) > 0
+
+
 def test_a_rate_is_refused_with_openai_s_code():
     status, body, headers = as_openai(TooManyRequests("Too many.", wait=7))
     assert (status, body["error"]["code"], body["error"]["type"]) == (429, "rate_limit_exceeded", "rate_limit_error")

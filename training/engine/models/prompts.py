@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from models_registry.backends.prompt_cut import cut_middle, find_gap, find_room_fault
-from training.engine.rows.types import Prompt, Text
+from training.engine.rows.types import Asking, Prompt, Text
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] | capitalize + ':\\n' + message['content'] "
@@ -23,6 +23,8 @@ PLAIN_TEMPLATE = (
 stands in front."""
 LONGEST = 4096
 """Tokens of a completion, at most, where the spec does not say."""
+LEAST_PROMPT, MOST_PROMPT = 4, 131_072
+"""Tokens of a prompt that a spec may ask for."""
 MARGIN = 16
 """Tokens by which a chat that is rendered again may be longer."""
 SYSTEMS_KEPT = 256
@@ -47,6 +49,17 @@ def find_room(tokenizer: Any, config: Any, max_prompt_tokens: int, rows: Sequenc
     positions = getattr(config.get_text_config(), "max_position_embeddings", None) or LONGEST
     around = encoder.around + min(max_prompt_tokens, max(map(len, asked))) + MARGIN
     return min(max(1, min(LONGEST, positions - around)), 1 + max(map(len, ids)))
+
+
+def find_prompt_room(tokenizer: Any, config: Any, max_completion_tokens: int | None, rows: Sequence[Asking]) -> int:
+    """Tokens for the longest prompt of the rows with its system prompt; no more than the positions of a model with this
+    config leave beside the template and the answer, for which a quarter of them stays where it has no limit."""
+    encoder = PromptEncoder(tokenizer, LEAST_PROMPT)
+    asked = tokenizer([f"{row.system or ''}\n{row.prompt}" for row in rows], add_special_tokens=False)["input_ids"]
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or MOST_PROMPT
+    answer = max_completion_tokens or positions // 4
+    longest = MARGIN + max(map(len, asked))
+    return max(LEAST_PROMPT, min(longest, positions - encoder.around - MARGIN - answer, MOST_PROMPT))
 
 
 class SystemPromptTooLong(ValueError):

@@ -21,7 +21,7 @@ from training.engine.serving.pool import LoadedBase
 from training.engine.serving.sampling import Sampling
 from training.engine.serving.tools import OPENING, Toolbox, takes_tools, written_out
 
-DEFAULT_MAX_TOKENS = 256
+DEFAULT_MAX_TOKENS = 4096
 MARK = "reckoner7answer7stands7here"
 """Stands for an answer while its place in a rendered conversation is sought. No tokenizer has a control token in it."""
 
@@ -30,7 +30,7 @@ MARK = "reckoner7answer7stands7here"
 class ChatRequest:
     """One conversation, answered `count` times. `messages` are OpenAI's, their content plain text.
 
-    `top_logprobs` is None when no log-probabilities are asked for. `max_tokens` None means what fits, up to 256.
+    `top_logprobs` is None when no log-probabilities are asked for. `max_tokens` None means what fits, up to 4096.
     Answer i is drawn by a generator seeded with `seed` + i. At most one of `grammar` (of `constraints`), `choices` (the
     answer is one of these texts) and a toolbox that forces a call is given. Of a text of the user's that has, together
     with the system message, more than `max_prompt_tokens` tokens the middle is left out, as in training, and

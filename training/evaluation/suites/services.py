@@ -251,6 +251,7 @@ def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, na
     artifact = str(artifact_path(version.stored.digest))
     base = {"path": str(artifact_path(version.base.stored.digest)), "adapter": artifact} if version.base else None
     setup = find_current_version(suite.agent)
+    most = setup.max_prompt_tokens if setup is not None else None
     return {
         "run_id": run_dir.name,
         "method": "evaluate",
@@ -259,7 +260,7 @@ def _write_spec(run_dir: Path, suite: EvaluationSuite, version: ModelVersion, na
             "text_suites" if suite.is_of_texts else "suites": {name: f"data/{name}.jsonl"},
             "compared": find_compared(suite.agent).model_dump(mode="json"),
         },
-        **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
+        **({"max_prompt_tokens": most} if most is not None else {}),
     }
 
 

@@ -38,6 +38,7 @@ class PipelineForm(forms.Form):
     )
     only_new = forms.BooleanField(label="Only decisions that no run has used", required=False)
     with_propensity = forms.BooleanField(label="Only decisions with a propensity", required=False)
+    incomplete = forms.BooleanField(label="Also incomplete answers", required=False)
     held_out = forms.FloatField(
         label="Held-out share",
         initial=HELD_OUT_SHARE,
@@ -67,12 +68,12 @@ class PipelineForm(forms.Form):
     @property
     def choices(self) -> list[forms.BoundField]:
         """The fields that are boxes to tick."""
-        return [self["only_new"], self["with_propensity"]]
+        return [self["only_new"], self["with_propensity"], self["incomplete"]]
 
     def read_plan(self) -> PipelinePlan:
         """Of a valid form."""
         given = {name: value for name, value in self.cleaned_data.items() if name != "agent"}
-        filters = replace(ALL, with_propensity=given.pop("with_propensity"))
+        filters = replace(ALL, **{name: given.pop(name) for name in ("with_propensity", "incomplete")})
         return PipelinePlan(**given | {"settings": given["settings"] or {}, "filters": filters})
 
     def add_faults(self, faults: Sequence[FieldFault]) -> None:

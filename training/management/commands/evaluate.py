@@ -144,6 +144,7 @@ class Command(UncheckedCommand):
         with tempfile.TemporaryDirectory(prefix="reckoner-evaluate-") as place:
             folder = Path(place)
             (folder / "rows.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in data.rows))
+            most = setup.max_prompt_tokens if setup is not None else None
             run = {
                 "run_id": "evaluate",
                 "method": "evaluate",
@@ -153,7 +154,7 @@ class Command(UncheckedCommand):
                     "compared": compared.model_dump(mode="json"),
                 },
                 "evaluate": {"free_rows": free_rows},
-                **({"max_prompt_tokens": setup.max_prompt_tokens} if setup is not None else {}),
+                **({"max_prompt_tokens": most} if most is not None else {}),
             }
             (folder / "spec.json").write_text(json.dumps(run))
             ended = launcher.run_once(folder)

@@ -39,6 +39,8 @@ MOST = 200
 """The newest so many datasets, runs and versions are looked at."""
 TEXT_TOKENS = 256
 """Texts that are longer are not learnt from, unless the run says more."""
+LONG_PROMPT = 1024
+"""Tokens that the batches of an agent without a limit are chosen for."""
 PROMPT_TOKENS: int = RunSpec.model_fields["max_prompt_tokens"].default
 MOST_OF_TINY: int = TinyShape().max_positions - RunSpec.model_fields["max_completion_tokens"].default - 16
 """Tokens of a prompt that a tiny model reads beside the template and the answer."""
@@ -99,7 +101,9 @@ class Defaults:
             return self._plan_first_model(chosen, heldout)
         rows = chosen.rows + (replay.rows if replay is not None else 0)
         told = choose_settings(method, root=root, rows=rows, agent_version=self.agent_version)
-        if chosen.kind == DatasetKind.TEXT:
+        version = self.agent_version
+        unlimited = version is not None and version.max_completion_tokens is None and root != TINY
+        if chosen.kind == DatasetKind.TEXT and not unlimited:  # else the engine takes the room that the model has
             told = {**told, "max_completion_tokens": TEXT_TOKENS}
         return RunPlan(method, chosen, self.base, named, heldout=measured, replay=replay, settings=told)
 
@@ -151,16 +155,17 @@ def choose_settings(
     if RowKind.LOGGED in METHODS[method].learns_from and rows >= ENOUGH_TO_HOLD_BACK:
         told["held_back"] = HELD_BACK
     if root != TINY:
-        tokens = agent_version.max_prompt_tokens if agent_version is not None else PROMPT_TOKENS
+        most = agent_version.max_prompt_tokens if agent_version is not None else PROMPT_TOKENS
         shape = find_shape_of_model(root) if root else None
         parameters = shape.parameters if shape is not None else None
-        fitted = fit_settings(told, recommend_here(), tokens=tokens, parameters=parameters)
+        fitted = fit_settings(told, recommend_here(), tokens=most or LONG_PROMPT, parameters=parameters)
         told = dict(adapt_usable_matrices(fitted, root))
     if agent_version is not None:
         tokens = agent_version.max_prompt_tokens
         if root == TINY:  # its positions hold the template and the answer, too
-            tokens = min(tokens, MOST_OF_TINY)
-        told["max_prompt_tokens"] = tokens
+            tokens = min(tokens or MOST_OF_TINY, MOST_OF_TINY)
+        if tokens is not None:  # else the engine takes the room that the model has
+            told["max_prompt_tokens"] = tokens
         told["serving"] = {"temperature": agent_version.temperature, "epsilon": agent_version.epsilon}
     return told
 

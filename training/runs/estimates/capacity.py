@@ -61,6 +61,10 @@ ALIKE = 4
 """Earlier runs tell the rate of bases up to so many times smaller or larger."""
 
 
+PROMPT_SPREAD = 2
+"""How many times as long as the mean the longest prompt is taken to be, where the agent does not limit it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """What is to be calculated: the base (a version, or the name of a model), how many rows are learnt from and
@@ -160,6 +164,9 @@ def estimate_load(spec: RunSpec, load: Load, machine: Machine | None = None) -> 
         return None
     if load.completion_tokens is not None and "max_completion_tokens" not in spec.model_fields_set:
         spec = spec.model_copy(update={"max_completion_tokens": load.completion_tokens})  # as the engine will have it
+    if load.completion_tokens is not None and "max_prompt_tokens" not in spec.model_fields_set:
+        longest = PROMPT_SPREAD * load.prompt_tokens if load.prompt_tokens is not None else spec.max_prompt_tokens
+        spec = spec.model_copy(update={"max_prompt_tokens": max(longest, spec.max_prompt_tokens)})
     device = _device_of(machine)
     return estimate_run(
         shape,

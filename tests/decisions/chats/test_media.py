@@ -1,0 +1,47 @@
+"""What the state of a chat keeps of pictures, sounds and files."""
+
+import base64
+import hashlib
+
+from decisions.chats.media import without_media
+
+CONTENT = b"\x89PNG...."
+TEXT = base64.b64encode(CONTENT).decode()
+NAMED = {"sha256": hashlib.sha256(CONTENT).hexdigest(), "bytes": len(CONTENT)}
+PARTS = [
+    (
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{TEXT}"}},
+        {"type": "image_url", "image_url": NAMED | {"media_type": "image/png"}},
+    ),
+    (
+        {"type": "image_url", "image_url": f"data:image/jpeg;base64,{TEXT}"},
+        {"type": "image_url", "image_url": NAMED | {"media_type": "image/jpeg"}},
+    ),
+    (
+        {"type": "input_audio", "input_audio": {"data": TEXT, "format": "wav"}},
+        {"type": "input_audio", "input_audio": NAMED | {"format": "wav"}},
+    ),
+    (
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{TEXT}"}},
+        {"type": "file", "file": NAMED | {"filename": "a.pdf", "media_type": "application/pdf"}},
+    ),
+]
+
+
+def test_each_is_named_by_what_it_was():
+    for given, kept in PARTS:
+        message = {"role": "user", "content": [{"type": "text", "text": "this"}, given]}
+        assert without_media([message]) == [message | {"content": [{"type": "text", "text": "this"}, kept]}]
+
+
+def test_what_is_no_base64_is_named_by_its_text():
+    [message] = without_media([{"content": [{"type": "image_url", "image_url": {"url": "data:,%41"}}]}])
+    assert message["content"][0]["image_url"] == {"sha256": hashlib.sha256(b"%41").hexdigest(), "bytes": 3}
+
+
+def test_everything_else_stays():
+    link = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    odd = ["x", 3, None, {"type": ["file"]}, {"type": "file", "file": {"file_id": "f"}}, {"type": "image_url"}]
+    messages = [{"role": "user", "content": "data:image/png;base64,AAAA"}, {"content": [link, *odd]}, {}, "x"]
+    assert without_media(messages) == messages
+    assert without_media(messages)[1] is messages[1]
