@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from decisions.agents.chat_actions import CHATTING
 from decisions.agents.choices import Version as OfActions
 from decisions.agents.forms import tools_of
 from models_registry.backends.chat_reading import ChatFault, has_messages, read_messages, read_tools
@@ -24,7 +25,6 @@ from models_registry.backends.prompts import Prompt, put_before
 
 FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(\?)?\s*\}\}")
 MISSING = "none"
-"""As `decisions.models` has it."""
 OF_CHATS = frozenset([
     "input", "messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "options",
     "model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n", "stream",

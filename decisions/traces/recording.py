@@ -400,8 +400,6 @@ def summary(recorded: Recorded, refused: Sequence[Refusal] = ()) -> tuple[int, s
     if names := recorded.left_out:
         kinds = sorted({name[:LONGEST_SHOWN] for name in names})
         shown = ", ".join(map(repr, kinds[:SHOWN])) + (", …" if len(kinds) > SHOWN else "")
-        tell = (
-            "1 span tells of no agent and was" if len(names) == 1 else f"{len(names)} spans tell of no agent and were"
-        )
-        parts.append(f"{tell} left out: {shown}")
+        left_out = "1 span" if len(names) == 1 else f"{len(names)} spans"
+        parts.append(f"{left_out} about no agent left out: {shown}")
     return len(all_refused), "; ".join(parts)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decisions.traces import names
+from decisions.traces.dialects import langfuse, mlflow, translate_span, vercel
 from decisions.traces.mapping import is_of_an_agent, read_span, slug_of
 from decisions.traces.messages import MAX_DEPTH, find_answer, find_question, parse_text, unflatten
 from decisions.traces.spans import fault_of_span
@@ -375,9 +376,14 @@ KNOWN = st.sampled_from(
         *(f"{prefix}x" for prefix in names.MAPPED_PREFIXES),
         "evaluations.0.evaluation.name",
         "evaluations.0.evaluation.score",
+        *(name for dialect in (vercel, langfuse, mlflow) for name in (dialect.MARK, *dialect.NAMES)),
+        *(*vercel.ANSWER, langfuse.LEVEL, langfuse.USAGE, langfuse.COSTS, mlflow.USAGE, mlflow.COST),
     ]
 )
-WORDS = st.sampled_from(["LLM", "TOOL", "DECISION", "chat", "execute_tool", "AGENT", "tool_call", "reasoning"])
+OF_SDKS = ("ai.toolCall", "ai.streamText", "ai.generateText.doGenerate", "generation", "tool", "CHAT_MODEL", "ERROR")
+WORDS = st.sampled_from(
+    ["LLM", "TOOL", "DECISION", "chat", "execute_tool", "AGENT", "tool_call", "reasoning", *OF_SDKS]
+)
 JSON_TEXT = VALUES.map(lambda value: json.dumps(value))
 EVENT_NAMES = st.sampled_from(
     [names.EVALUATION_EVENT, names.DETAILS_EVENT, names.CHOICE_EVENT, names.PROMPT_EVENT, *names.MESSAGE_EVENTS]
@@ -392,11 +398,13 @@ EVENTS = st.lists(st.tuples(EVENT_NAMES, st.dictionaries(PARTS, VALUES | JSON_TE
 @settings(max_examples=150)
 @given(attributes=st.dictionaries(KNOWN, VALUES | WORDS | JSON_TEXT, max_size=12), events=EVENTS, failed=st.booleans())
 def test_no_attribute_breaks_the_reading(attributes: Any, events: Any, failed: bool) -> None:
-    told = read_span(make_span(attributes=attributes, events=tuple(events), failed=failed))
+    span = translate_span(make_span(attributes=attributes, events=tuple(events), failed=failed))
+    told = read_span(span)
     assert told.step.kind in ("tool_call", "llm_call", "reasoning", "span")
     assert len(told.agent) <= 63 and set(told.agent) <= set(string.ascii_lowercase + string.digits + "-")
     assert all(0 <= count <= 2**31 - 1 for count in (told.step.tokens_in, told.step.tokens_out) if count is not None)
-    assert told == read_span(make_span(attributes=attributes, events=tuple(events), failed=failed))
+    assert told == read_span(span)
+    assert is_storable([told.step.arguments, told.step.result, [one.state for one in told.decisions]], MAX_DEPTH + 12)
 
 
 @pytest.mark.parametrize(

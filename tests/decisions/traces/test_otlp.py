@@ -133,10 +133,10 @@ class TestAnswers:
     @pytest.mark.parametrize("media_type", [PROTOBUF, JSON])
     def test_other_spans_of_the_trace_are_left_out_and_told(self, exporter: Any, media_type: str) -> None:
         web = make_span(attributes={"http.request.method": "GET"}, name="GET /")
-        told = (0, "1 span tells of no agent and was left out: 'GET /'")
+        told = (0, "1 span about no agent left out: 'GET /'")
         assert partial(exporter.send(web, media_type=media_type)) == told and nothing_is_kept()
         sql = [make_span(number, attributes={"db.system": "x"}, name="SELECT " * 20) for number in range(2, 5)]
-        told = (0, f"4 spans tell of no agent and were left out: 'GET /', '{('SELECT ' * 20)[:40]}'")
+        told = (0, f"4 spans about no agent left out: 'GET /', '{('SELECT ' * 20)[:40]}'")
         assert partial(exporter.send(make_span(9, attributes=TOOL), web, *sql, media_type=media_type)) == told
         assert Step.objects.count() == 1
 

@@ -19,7 +19,9 @@ REQUIREMENTS = {
     "pydantic_ai": ("pydantic-ai-slim[openai]==2.68.0", SENDER),
     "openinference": ("openinference-instrumentation-openai==0.1.66", "openai==3.57.0", SENDER),
     "traceloop": ("traceloop-sdk==0.62.4", "openai==3.57.0", "httpx==0.28.1"),
-    "langfuse": ("langfuse==5.0.4", "openai==3.57.0"),
+    "langfuse-3": ("langfuse==3.15.0", "openai==3.57.0"),
+    "langfuse-4": ("langfuse==4.18.0", "openai==3.57.0"),
+    "langfuse-5": ("langfuse==5.0.4", "openai==3.57.0"),
     "mlflow": ("mlflow-tracing==3.17.2", "openai==3.57.0", SENDER),
 }
 TOLD: dict[str, dict[str, Any]] = {"pydantic_ai": {"agent": "weather-agent", "unit": "", "session": None}}

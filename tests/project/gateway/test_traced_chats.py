@@ -72,7 +72,8 @@ def test_a_stream_that_its_client_left_finds_the_step_that_came_first(ask: Any, 
     server.pick = "on and on " * 100
     body = {"model": "helper", "messages": MESSAGES, "stream": True}
     with ask.stream("POST", "/chat/completions", json=body) as answer:
-        first = next(line for line in answer.iter_lines() if line.startswith("data: {"))
+        lines = answer.iter_lines()  # whose end would be the stream's
+        first = next(line for line in lines if line.startswith("data: {"))
         attributes = {**NEW_GENAI["attributes"], "gen_ai.response.id": json.loads(first.removeprefix("data: "))["id"]}
         sender.send(make_span(attributes={**attributes, "user.id": "ann"}))
         assert not Decision.objects.exists()

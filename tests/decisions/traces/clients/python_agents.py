@@ -1,9 +1,11 @@
-"""An agent that asks a model, calls a tool and asks again, traced by the client that the first argument names. The
-second is the model server's URL. Where spans go to is said by OTEL_EXPORTER_OTLP_ENDPOINT and its like, as in an app.
+"""An agent that asks a model, calls a tool and asks again, traced by the client that the first argument names, before
+a dash. The second is the model server's URL. Where spans go to is said by OTEL_EXPORTER_OTLP_ENDPOINT and its like, as
+in an app.
 
 Runs in an environment of its own (test_python_clients.py): nothing of Reckoner can be imported.
 """
 
+import inspect
 import json
 import os
 import sys
@@ -104,11 +106,14 @@ def by_traceloop():
 
 
 def by_langfuse():
+    """From version 3 on. Where it takes no exporter, it shares the tracer provider, and sends its own spans in vain."""
     from langfuse import Langfuse, observe, propagate_attributes
     from langfuse.openai import openai
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    langfuse = Langfuse(public_key="pk", secret_key="sk", span_exporter=OTLPSpanExporter())
+    takes_exporter = "span_exporter" in inspect.signature(Langfuse).parameters
+    more = {"span_exporter": OTLPSpanExporter()} if takes_exporter else {"tracer_provider": make_provider()}
+    langfuse = Langfuse(public_key="pk", secret_key="sk", host=url, **more)
 
     @observe(as_type="tool")
     def weather(city):
@@ -147,4 +152,4 @@ def by_mlflow():
     return answer
 
 
-sys.stdout.write(globals()[f"by_{client}"]())
+sys.stdout.write(globals()[f"by_{client.partition('-')[0]}"]())
