@@ -115,7 +115,7 @@ def read_chat(given: Mapping[str, Any]) -> Chat:
     messages = without_media(given["messages"])
     parameters = {name: value for name, value in given.items() if name not in NO_PARAMETERS and value is not None}
     if (size := len(msgspec.json.encode([messages, kept, parameters]))) > MAX_BODY:
-        raise TooLarge(f"The chat has {size} bytes beside its pictures and files; at most {MAX_BODY} are allowed.")
+        raise TooLarge(f"The chat has {size} bytes without its pictures and files; at most {MAX_BODY} are allowed.")
     return Chat(
         model=read.model,
         body={name: value for name, value in given.items() if name not in OURS},

@@ -16,10 +16,13 @@ from msgspec import Meta, Struct
 from decisions.chats.answering import Begun, Ended, summary_of
 from decisions.chats.requests import Chat, convert, read_chat
 from decisions.chats.written import Call, Written
+from decisions.models.finish_reasons import read_finish_reason
 from workspaces.errors import FieldFault, InvalidInput
 
 UNSUPPORTED = ("previous_response_id", "conversation", "prompt", "background", "max_tool_calls", "context_management")
 PASSED_ON = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "stream", "metadata")
+INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""By why an answer ended: what Responses call it."""
 TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 
 
@@ -161,12 +164,13 @@ class ResponseShape:
         self._usage: Any = None
         self._told_calls = 0
         self._message_is_open = False
+        self._why = ""
 
     # Whole
 
     def whole(self, answer: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
         self._model, self._usage = str(ended.attempt.version), answer.get("usage")
-        return self._response(_state(ended.written), self._items(ended.written)) | {
+        return self._response(self._end(ended.written), self._items(ended.written)) | {
             "reckoner": summary_of(self._begun, ended)
         }
 
@@ -199,7 +203,7 @@ class ResponseShape:
 
     def finish(self, ended: Ended) -> Iterator[bytes]:
         yield from self._close_last(len(self._written.calls))
-        state = _state(ended.written)
+        state = self._end(ended.written)
         response = self._response(state, self._items(self._written)) | {"reckoner": summary_of(self._begun, ended)}
         yield self._event(f"response.{state}", response=response)
 
@@ -207,6 +211,11 @@ class ResponseShape:
         told = {"code": "server_error", "message": error["error"]["message"]}
         response = self._response("failed", self._items(self._written)) | {"error": told}
         yield self._event("response.failed", response=response)
+
+    def _end(self, written: Written) -> str:
+        """The status of the answer at its end."""
+        self._why = INCOMPLETE.get(read_finish_reason(written.finish_reason) or "", "")
+        return "incomplete" if self._why else "completed"
 
     def _open_message(self) -> Iterator[bytes]:
         self._message_is_open = True
@@ -267,14 +276,14 @@ class ResponseShape:
         return words + [self._call_object(call, index, "completed") for index, call in enumerate(written.calls)]
 
     def _response(self, status: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        given, cut = self._given, status == "incomplete"
+        given = self._given
         return {
             "id": f"resp_{self._begun.id.hex}",
             "object": "response",
             "created_at": int(self._begun.opened_at.timestamp()),
             "status": status,
             "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "incomplete_details": {"reason": self._why} if status == "incomplete" else None,
             "instructions": given.get("instructions"),
             "max_output_tokens": given.get("max_output_tokens"),
             "model": self._model,
@@ -291,10 +300,6 @@ class ResponseShape:
             "usage": _usage(self._usage) if status in {"completed", "incomplete"} else None,
             "metadata": given.get("metadata") or {},
         }
-
-
-def _state(written: Written) -> str:
-    return "incomplete" if written.finish_reason == "length" else "completed"
 
 
 def _usage(told: Any) -> dict[str, Any] | None:

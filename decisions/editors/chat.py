@@ -63,10 +63,13 @@ class ChatEditor(Editor):
         return place_faults(form, faults)
 
     def read(self, case: Case, entered: Entered) -> Draft:
+        text = _read_text(case, entered)
         if calls := _read(case, entered):
             drafts = [read_fields(fields, entered, before) for _, fields, before in calls]
-            return Draft([one.action for one in drafts], tuple(fault for one in drafts for fault in one.faults))
-        text = _read_text(case, entered)
+            faults = [fault for one in drafts for fault in one.faults]
+            if text.strip() and text != _text(case.action):
+                faults.append(FieldFault("action", "was written, and there are tool calls, too", "one of both"))
+            return Draft([one.action for one in drafts], tuple(faults))
         return Draft([] if isinstance(case.action, list) and not text.strip() else text)
 
 

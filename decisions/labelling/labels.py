@@ -15,7 +15,7 @@ from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import FeedbackIn
 from decisions.labelling.corrections import find_correction_faults, is_same_correction
 from decisions.labelling.subjects import Subject, name_of
-from decisions.models import Decision, Episode, Feedback, Label, QueueItem, Reservation, Skip, Verdict
+from decisions.models import CHATTING, Decision, Episode, Feedback, Label, QueueItem, Reservation, Skip, Verdict
 from decisions.models.verdicts import VERDICT, WITHDRAWN, find_label, find_verdict, label_key
 from workspaces.access.actors import Actor
 from workspaces.errors import Conflict, FieldFault, InvalidInput
@@ -150,7 +150,7 @@ def record_verdict(*, by: Actor, decision: Decision, verdict: str, correction: A
     note, corrected, fields = "", correction, None
     if isinstance(correction, Mapping) and isinstance(decision.action, Mapping):
         corrected, fields = {**decision.action, **correction}, correction
-    elif isinstance(correction, str) and not isinstance(decision.action, str):
+    elif isinstance(correction, str) and not (isinstance(decision.action, str) or _chats(decision)):
         note, corrected = correction, None
     try:
         return label_decision(
@@ -168,6 +168,11 @@ def record_verdict(*, by: Actor, decision: Decision, verdict: str, correction: A
             for fault in error.faults
         ]
         raise InvalidInput(error.message, faults=faults) from error
+
+
+def _chats(decision: Decision) -> bool:
+    """Its agent answers in words, or calls tools: a text corrects either."""
+    return decision.agent_version.action_space in CHATTING
 
 
 @transaction.atomic

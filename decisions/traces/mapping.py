@@ -72,6 +72,7 @@ class MappedDecision:
     propensity: float | None = None
     temperature: float | None = None
     epsilon: float | None = None
+    finish_reason: Any = None
     confidence: float | None = None
     reasoning: str | None = None
     unit: str | None = None
@@ -257,9 +258,16 @@ def _decisions(span: Span, kind: str, agent: str) -> Iterator[MappedDecision]:
                 state=state,
                 actions=actions,
                 policy=_text(names.find_value(given, "model")) or "unknown",
+                finish_reason=_ending(span),
                 reasoning=answer.get("reasoning"),
                 unit=_text(names.find_value(given, "unit")) or None,
             )
+
+
+def _ending(span: Span) -> Any:
+    """Why the answer ended, in the sender's word."""
+    found = parse_text(names.find_value(span.attributes, "finish_reason"))
+    return found[0] if isinstance(found, list) and found else found
 
 
 def _as_made(call: Mapping[str, Any]) -> dict[str, Any]:

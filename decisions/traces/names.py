@@ -19,6 +19,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "service": ("reckoner.agent", "service.name"),
     "session": ("reckoner.session", "gen_ai.conversation.id", "session.id"),
     "unit": ("reckoner.unit", "user.id", "enduser.id"),
+    "finish_reason": ("gen_ai.response.finish_reasons", "llm.finish_reason", "ai.response.finishReason"),
     "model": (
         "gen_ai.response.model",
         "gen_ai.request.model",

@@ -29,6 +29,7 @@ from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.steps import STEP_TABLE
 from decisions.ingest.writer import Row, columns_of, write_within
 from decisions.models import CHATTING, ActionSpaceKind, Agent, Decision, Episode, Step
+from decisions.models.finish_reasons import read_finish_reason
 from decisions.models.tombstones import ERASED_HASH
 from decisions.traces.above import Key, find_above, find_roots, move_to_roots, service_of
 from decisions.traces.mapping import MappedDecision, MappedSpan, is_of_an_agent, read_span, with_agent
@@ -288,6 +289,7 @@ def _decision_in(mapped: MappedSpan, decision: MappedDecision, current: CurrentA
         "epsilon": decision.epsilon,
         "confidence": decision.confidence,
         "reasoning": decision.reasoning,
+        "finish_reason": read_finish_reason(decision.finish_reason),
         "completion": None if decision.explicit else decision.actions.get("text"),
         "episode": f"trace:{mapped.trace}",
         "unit": decision.unit,

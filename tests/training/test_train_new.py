@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from decisions.models import AgentVersion
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.models import Job
@@ -28,8 +29,9 @@ from tools.factories import (
 )
 from training.datasets.freezing import start_rebuild
 from training.models import DatasetSnapshot, TrainingRun
+from training.runs.base_models import TINY
 from training.runs.defaults.recipes import base_settings, round_settings
-from training.runs.defaults.values import find_defaults
+from training.runs.defaults.values import MOST_OF_TINY, choose_settings, find_defaults
 from workspaces.models import AuditEntry
 
 
@@ -278,3 +280,14 @@ class TestOnePress:
         assert client.get(at("train-new", workspace)).status_code == status
         assert self.press(client, workspace, agent=agent.slug).status_code == status
         assert not Job.objects.exists()
+
+
+def test_an_agent_without_limits_is_trained_on_prompts_as_long_as_its_model_reads() -> None:
+    free = AgentVersion(action_space="text", max_prompt_tokens=None, max_completion_tokens=None)
+    short = AgentVersion(action_space="text", max_prompt_tokens=48, max_completion_tokens=16)
+    for root in ("some/model", TINY):
+        told = [
+            choose_settings("sft", root=root, rows=100, agent_version=version).get("max_prompt_tokens")
+            for version in (free, short)
+        ]
+        assert told == [MOST_OF_TINY if root == TINY else None, 48]

@@ -107,8 +107,10 @@ def find_unasked(shadow: Shadow, most: int) -> list[Logged]:
 
 
 def _offered(version: AgentVersion, options: Sequence[str] | None) -> list[str] | None:
-    """Those of a structured action follow from its schema and the state."""
-    return None if options is None or version.action_space == ActionSpaceKind.STRUCTURED else list(options)
+    """Those of a structured action follow from its schema and the state. An agent of texts that does not name its tools
+    is asked without those of the chat, which are none of its own."""
+    own = version.action_space == ActionSpaceKind.TEXT and not version.action_schema
+    return None if options is None or own or version.action_space == ActionSpaceKind.STRUCTURED else list(options)
 
 
 def _prepare(one: Logged) -> Logged:

@@ -114,6 +114,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("findings", {"/order": "0 1 2"}, "is missing"),
     ("findings", {"/findings/1/relatedIds": ["", '"d9"']}, "is not one of the options; expected: one of d1: Trains"),
     ("text", {"/text": "We will call you on Monday.\r\nKind regards"}, "is the chosen action"),
+    ("tool_calls", {"/text": "Which tea?"}, "was written, and there are tool calls, too; expected: one of both"),
     ("tool_calls", {"/calls/0/arguments": "{"}, "is not JSON: Input data was truncated"),
     ("tool_calls", {"/calls/0/arguments": "[1]"}, "is not an object; expected: an object such as"),
     ("tool_calls", {"/calls/1/name": '"fly"'}, "expected: one of search, open, close"),

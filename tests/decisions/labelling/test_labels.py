@@ -3,10 +3,11 @@
 import pytest
 from django.urls import reverse
 
-from decisions.labelling.labels import label_decision, withdraw_label
+from decisions.labelling.labels import label_decision, record_verdict, withdraw_label
 from decisions.models import Feedback, Label, Reward
 from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
+from tools.actions import make_decision_to_correct
 from tools.factories import DecisionFactory
 from workspaces.access.actors import person
 from workspaces.errors import Conflict
@@ -30,6 +31,13 @@ class TestLabels:
         shown = api("export:read").get(f"decisions/{decision.id}").json()
         assert [entry["verdict"] for entry in shown["labels"]] == ["corrected"]
         assert shown["rewards"][0]["value"] == pytest.approx(0.375)
+
+    def test_a_text_corrects_a_call_of_an_agent_that_chats_and_is_a_note_elsewhere(self, workspace, by):
+        for kind, right, note in (("tool_calls", "Which tea?", ""), ("ranking", None, "Which tea?")):
+            label = record_verdict(
+                by=by, decision=make_decision_to_correct(workspace, kind), verdict="corrected", correction="Which tea?"
+            )
+            assert (label.corrected_action, label.note) == (right, note)
 
     @pytest.mark.parametrize(
         ("fields", "field"),

@@ -119,6 +119,8 @@ class TestList:
         assert found(finish_reason="length") == found(finish_reason="incomplete") == [plain.id]
         assert found(finish_reason="stop") == [tried.id] and found(finish_reason="cut") == []
         assert client.get(path, {"finish_reason": "tired"}).status_code == 400
+        pages = {reason: client.get(path, {"finish_reason": reason}).content.decode() for reason in ("length", "stop")}
+        assert [">incomplete<" in page for page in pages.values()] == [True, False]
 
     def test_words_are_found_in_state_action_and_reasoning_whatever_their_case(
         self, agent: Any, viewer: Any, path: str, page_client: Any

@@ -163,11 +163,13 @@ def test_a_model_s_answer_is_a_decision_in_words_or_of_calls(exporter: Any) -> N
             "gen_ai.operation.name": "chat",
             "gen_ai.agent.name": "speaker",
             "gen_ai.output.messages": said,
+            "gen_ai.response.finish_reasons": ["tool_calls" if isinstance(action, list) else "max_tokens"],
         }
         exporter.send(make_span(trace=f"{number + 1:032x}", attributes=attributes))
         decision = Decision.objects.order_by("-recorded_at").first()
         assert decision is not None and decision.agent_version.action_space == "text"
         assert (decision.action, decision.completion) == (action, completion)
+        assert decision.finish_reason == ("tool_calls" if isinstance(action, list) else "length")
 
 
 def test_a_decision_in_our_words_is_kept_with_its_propensity(exporter: Any, agent: Any) -> None:

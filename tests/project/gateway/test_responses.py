@@ -143,6 +143,14 @@ def test_what_a_response_would_need_a_memory_for_is_refused_by_name(client, help
     assert (Call.objects.count(), helper[2].asked) == (0, [])
 
 
+def test_an_answer_that_is_incomplete_says_why(ask, helper):
+    for reason, told in (("length", "max_output_tokens"), ("content_filter", "content_filter")):
+        choice = {"index": 0, "message": {"role": "assistant", "content": "Take"}, "finish_reason": reason}
+        helper[2].answers.append((200, {"choices": [choice]}))
+        response = ask.post("/responses", json={"model": "helper", "input": "How?"}).json()
+        assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": told})
+
+
 PROGRAM = """
 import OpenAI from "openai";
 const client = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: process.argv[3], maxRetries: 0 });

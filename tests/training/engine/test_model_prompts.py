@@ -23,6 +23,8 @@ from training.engine.models.prompts import (
     plain_template,
 )
 from training.engine.rows.types import Prompt, Text
+from training.engine.run import fit_prompts
+from training.engine.spec.run_spec import RunSpec
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,18 @@ def test_a_prompt_without_a_limit_has_the_room_of_the_model(scorer: ActionScorer
     room = find_prompt_room(scorer.tokenizer, config, 8, [short, long])
     assert find_prompt_room(scorer.tokenizer, config, None, [long]) < room
     assert room > 64 and encoder.around + room + 8 <= 128
+
+
+def test_a_run_of_texts_reads_whole_prompts_where_its_spec_does_not_limit_them(base_folder: Path) -> None:
+    data = {"train": "rows.jsonl", "rows": "text"}
+    told = {"run_id": "texts", "method": "sft", "base": {"path": str(base_folder)}, "data": data}
+    rows = [Text("1", "book a flight to Oslo " * 8, "work"), Text("2", "pay", "travel")]
+    fitted = fit_prompts(RunSpec.model_validate(told), rows)
+    encoder = PromptEncoder(load_tokenizer(base_folder), fitted.max_prompt_tokens)
+    assert read(encoder, rows[0].prompt).split() == rows[0].prompt.split()
+    limited = RunSpec.model_validate(told | {"max_prompt_tokens": 16})
+    assert fit_prompts(limited, rows) is limited
+    assert fit_prompts(RunSpec.model_validate(told), []).max_prompt_tokens == 64
 
 
 def test_prompts_are_the_chat_templates(scorer: ActionScorer) -> None:

@@ -296,6 +296,17 @@ class TestTexts:
         assert (disagreement["pick"], disagreement["probability"]) == ("On Friday.", None)
         assert shadow.looks == 0 and not Experiment.objects.exists()
 
+    def test_an_agent_of_texts_that_called_a_tool_is_asked_too(
+        self, agent: Any, by: Any, candidate: ModelVersion, server: Any, writes: Any
+    ) -> None:
+        shadow = begin(by, agent, candidate, min_decisions=1)
+        call = [{"name": "look_up", "arguments": {"day": 5}, "id": "call_1"}]
+        [called] = decide(agent, action=call, options=["look_up"])
+        server.pick = "On Friday."
+        assert play(shadow).result == {"asked": 1}
+        [answer] = shadow.answers.all()
+        assert (answer.decision_id, answer.pick, answer.agrees, answer.error) == (called.id, "On Friday.", False, "")
+
     def test_a_reward_of_the_text_itself_is_compared_and_opens_one(
         self, agent: Any, by: Any, candidate: ModelVersion, writes: Any
     ) -> None:

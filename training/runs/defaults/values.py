@@ -101,7 +101,9 @@ class Defaults:
             return self._plan_first_model(chosen, heldout)
         rows = chosen.rows + (replay.rows if replay is not None else 0)
         told = choose_settings(method, root=root, rows=rows, agent_version=self.agent_version)
-        if chosen.kind == DatasetKind.TEXT:
+        version = self.agent_version
+        unlimited = version is not None and version.max_completion_tokens is None and root != TINY
+        if chosen.kind == DatasetKind.TEXT and not unlimited:  # else the engine takes the room that the model has
             told = {**told, "max_completion_tokens": TEXT_TOKENS}
         return RunPlan(method, chosen, self.base, named, heldout=measured, replay=replay, settings=told)
 
