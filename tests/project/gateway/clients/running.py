@@ -65,6 +65,7 @@ class Recorded:
     action: Any
     completion: str | None
     options: list[str] | None
+    finish_reason: str | None
     tokens: tuple[int | None, int | None]
     unit: str | None
     episode: str | None
@@ -129,6 +130,7 @@ def _recorded(asked: list[dict[str, Any]]) -> Iterator[Recorded]:
             action=row.action,
             completion=row.completion,
             options=row.options,
+            finish_reason=row.finish_reason,
             tokens=(row.tokens_in, row.tokens_out),
             unit=row.unit,
             episode=row.episode.external_id if row.episode else None,

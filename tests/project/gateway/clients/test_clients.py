@@ -53,6 +53,7 @@ def check_fields(recorded: list[Recorded]) -> None:
     for one in recorded:
         assert (one.unit, one.episode, one.version) == ("ann", "journey", "helper:1")
         assert (one.tokens, one.call) == (tokens, ("answered", *tokens))
+        assert one.finish_reason == ("stop" if isinstance(one.action, str) else "tool_calls")
         assert one.messages == one.asked["messages"]
         assert [one.state.get(name) for name in OF_THE_STATE] == [one.asked.get(name) for name in OF_THE_STATE]
 
