@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from decisions.answer_ids import read_decision_id
 from decisions.traces import names
 from decisions.traces.chats import messages_in, messages_out, tools_of
 from decisions.traces.messages import find_question, only_argument, parse_text, unflatten
@@ -27,8 +28,6 @@ LARGEST_COUNT = 2**31 - 1
 LARGEST_COST = 999_999.0
 SOURCES = {"HUMAN": "human", "LLM": "llm", "CODE": "code"}
 STEP_KINDS = ("tool_call", "llm_call", "reasoning", "span")
-ANSWER_ID = re.compile(r"(?:chatcmpl-|resp_)?([0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12})")
-"""What the gateway calls an answer: its decision's id, in a chat or a response."""
 ID_IN_BODY = re.compile(r'"id" ?: ?"((?:chatcmpl-|resp_)[0-9a-f]{32})"')
 """The same in an answer's body that stands on the span as text. Inside of what was said quotes are escaped."""
 
@@ -242,8 +241,12 @@ def _answer_id(given: Mapping[str, Any]) -> uuid.UUID | None:
     if said is None and isinstance(body := names.find_value(given, "output"), str):
         found = ID_IN_BODY.search(body)
         said = found[1] if found else None
-    known = ANSWER_ID.fullmatch(said) if isinstance(said, str) else None
-    return uuid.UUID(known[1]) if known else None
+    if not isinstance(said, str):
+        return None
+    try:
+        return read_decision_id(said)
+    except ValueError:
+        return None
 
 
 def _error(span: Span) -> str:

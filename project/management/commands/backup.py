@@ -15,7 +15,7 @@ from workspaces.commands import UncheckedCommand
 
 class Command(UncheckedCommand):
     help = (
-        "Writes database, artifacts and secrets of this instance to one file, while it runs. Whoever has the file has "
+        "Writes database, artifacts and secrets of this instance to one file, while it runs. Anyone with the file has "
         "everything. Exit codes: 0; 2 the file cannot be written; 4 no database."
     )
 
