@@ -18,7 +18,6 @@ from django.views.decorators.http import require_POST, require_safe
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.labelling.skips import skip_decision, take_skip_back
 from decisions.models import Agent, Decision, Label
-from decisions.models.finish_reasons import FinishReason
 from decisions.pages.cards import (
     AHEAD,
     get_decision,
@@ -93,7 +92,7 @@ def decision_list(request: PageRequest) -> HttpResponse:
         "versions": [str(version) for version in versions[:MOST_VERSIONS]],
         "verdicts": browse.VERDICTS,
         "arms": Arm.values,
-        "endings": [(browse.INCOMPLETE_ANSWERS, "Incomplete answers"), *FinishReason.choices],
+        "endings": browse.ENDING_CHOICES,
         "windows": [(key, text) for key, (text, _) in browse.WINDOWS.items()],
         "query": filters.query,
         "before": given,

@@ -17,7 +17,7 @@ from decisions.labelling.queues import CHANGEABLE, PEOPLE, QueueSetup, add_gold,
 from decisions.labelling.subjects import KINDS
 from decisions.models import Agent, LabelQueue, QueueStrategy, QueueSubject, SkipPolicy
 from decisions.models.labelling import MAX_OVERLAP
-from decisions.queries.browse import NO_VERDICT, VERDICTS, WINDOWS
+from decisions.queries.browse import ENDING_CHOICES, NO_VERDICT, VERDICTS, WINDOWS
 from decisions.queries.episode_list import STATES
 from models_registry.models import Arm
 from workspaces.access.actors import Actor
@@ -52,6 +52,12 @@ class QueueForm(forms.Form):
     arm = forms.ChoiceField(
         required=False,
         choices=[("", "Any arm"), *((one, one.capitalize()) for one in Arm.values)],
+        help_text="Of decisions alone.",
+    )
+    finish_reason = forms.ChoiceField(
+        required=False,
+        label="How the answer ended",
+        choices=[("", "Any ending"), *ENDING_CHOICES],
         help_text="Of decisions alone.",
     )
     session = forms.CharField(required=False, max_length=200, help_text="Of episodes alone.")

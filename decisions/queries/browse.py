@@ -40,6 +40,7 @@ UNCERTAIN = "uncertain"
 INCOMPLETE_ANSWERS = "incomplete"
 ENDINGS = (INCOMPLETE_ANSWERS, *FinishReason.values)
 """Why an answer ended: one reason, or any that leaves it incomplete."""
+ENDING_CHOICES = ((INCOMPLETE_ANSWERS, "Incomplete answers"), *FinishReason.choices)
 VERDICTS = (NO_VERDICT, *Verdict.values)
 WINDOWS: Mapping[str, tuple[str, dt.timedelta]] = {
     "1h": ("Last hour", dt.timedelta(hours=1)),
