@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from decisions.answer_ids import read_decision_id
+from decisions.answer_ids import MESSAGE, read_decision_id
 from decisions.traces import names
 from decisions.traces.chats import messages_in, messages_out, tools_of
 from decisions.traces.messages import find_question, only_argument, parse_text, unflatten
@@ -29,7 +29,7 @@ LARGEST_COST = 999_999.0
 SOURCES = {"HUMAN": "human", "LLM": "llm", "CODE": "code"}
 STEP_KINDS = ("tool_call", "llm_call", "reasoning", "span")
 ID_IN_BODY = re.compile(r'"id" ?: ?"((?:chatcmpl-|resp_)[0-9a-f]{32})"')
-"""The same in an answer's body that stands on the span as text. Inside of what was said quotes are escaped."""
+"""The id of an answer in its body, which stands on the span as text. Inside of what was said quotes are escaped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +241,13 @@ def _answer_id(given: Mapping[str, Any]) -> uuid.UUID | None:
     if said is None and isinstance(body := names.find_value(given, "output"), str):
         found = ID_IN_BODY.search(body)
         said = found[1] if found else None
-    if not isinstance(said, str):
+    if not isinstance(said, str) or said.startswith(MESSAGE):
         return None
     try:
-        return read_decision_id(said)
+        answer = read_decision_id(said)
     except ValueError:
         return None
+    return answer if answer.version == 7 else None  # another server's ids look like ours
 
 
 def _error(span: Span) -> str:
