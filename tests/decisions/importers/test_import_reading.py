@@ -196,6 +196,7 @@ LINES = '{"a": "é"}\n{"a": 2}\n'
         (gzip.compress(LINES.encode("utf-16")), "a.jsonl.gz"),
         (gzip.compress('[{"a": "é"}, {"a": 2}]'.encode("utf-8-sig")), "a.json.GZ"),
     ],
+    ids=["bom", "boms", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "packed", "packed-utf-16", "packed-list"],
 )
 def test_files_of_other_encodings_and_packed_ones_are_read_as_they_are(file, content, name):
     path = file(content, name)
@@ -215,6 +216,7 @@ def test_a_table_may_be_packed_and_of_another_encoding(file):
         (gzip.compress(LINES.encode() * 9)[:-12], "is not a gzip file, or is cut off"),
         (gzip.compress(LINES.encode("utf-16")[:-1]), "is not UTF-16, as it begins"),
     ],
+    ids=["no gzip", "cut off", "half a character"],
 )
 def test_a_damaged_packed_file_is_one_refusal(file, content, reason):
     [refusal] = read(file(content, "a.jsonl.gz"))
