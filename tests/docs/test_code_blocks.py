@@ -42,6 +42,7 @@ from training.runs import launcher
 # Why a block may go without being run. A new reason is added here, where a reviewer sees it.
 REASONS = {
     "starts the whole instance",  # `make run` itself: tests/project starts instances
+    "needs an instance of its own",  # tests/project/embedded/test_backup.py runs the same commands
     "takes minutes",
     "installs",
     "needs Docker",

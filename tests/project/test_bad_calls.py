@@ -26,8 +26,8 @@ from workspaces.commands import EXIT_NO_DATABASE
 COMMANDS = list_commands()
 DJANGO_S = {"migrate"}
 WITHOUT_DATABASE = {
-    "company_run", "company_tasks", "export_model", "harbor_tasks", "hardware", "ollama", "sandbox", "train", "up",
-    "verifiers_tasks", "write_harbor_tasks",
+    "company_run", "company_tasks", "export_model", "harbor_tasks", "hardware", "ollama", "restore", "sandbox", "train",
+    "up", "verifiers_tasks", "write_harbor_tasks",
 }  # fmt: skip
 LONGEST = 20
 """Lines that a command says at most."""
@@ -60,7 +60,7 @@ BAD = {
     "export_training_data": (["--agent-type", "filer", "--output", "{folder}"], "folder is a folder; name a file"),
     "harbor_tasks": (["{folder}"], "folder: holds no task folders"),
     "hardware": (["--profile", "QUANTUM"], "--profile: invalid choice: 'QUANTUM'"),
-    "import_decisions": (["{binary.jsonl}", "--format", "jsonl"], "binary.jsonl:1: is not UTF-8"),
+    "import_decisions": (["{binary.jsonl}", "--format", "jsonl"], "binary.jsonl:1: The record contains a NUL"),
     "import_model": (["{missing}", "--agent", "filer"], "there is no folder"),
     "import_dataset": (["{binary.jsonl}", "--agent", "filer", "--name", "x"], "binary.jsonl:1: "),
     "import_labelled": (["{rows.jsonl}", "--agent", "filer", "--name", "x" * 201], "--name: has 201 characters"),
