@@ -22,8 +22,6 @@ IMAGES = frozenset({"image_url", "input_image", "image"})
 PICTURE = re.compile(r"^\[(?:image|image_url|input_image)\]$", re.MULTILINE)
 THOUGHTS = frozenset({"reasoning", "thinking"})
 """Parts that are no part of what was said."""
-
-
 SHARED_FIELDS = ("tools", "tool_choice", "response_format")
 """What the chats of one client have in common: it says nothing of any of them."""
 
@@ -96,7 +94,7 @@ def read_message(message: Any, place: str, *, strict: bool = False) -> Message:
 def _read_content(content: Any, place: str, strict: bool) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    if isinstance(content, Mapping):
+    if strict and isinstance(content, Mapping):
         content = [content]
     if not isinstance(content, list):
         raise ChatFault(place, "must be a text, null, or a list of parts")
@@ -192,8 +190,9 @@ def read_tools(tools: Any, *, strict: bool = False) -> list[Message]:
         if strict and parameters and not isinstance(parameters, Mapping):
             raise ChatFault(f"tools[{index}].function.parameters", "must be an object")
         described = {"name": function["name"], "description": str(function.get("description") or "")}
-        known = isinstance(parameters, Mapping) and parameters
-        schema = dict(parameters) if known else {"type": "object", "properties": {}}
+        schema = (
+            dict(parameters) if isinstance(parameters, Mapping) and parameters else {"type": "object", "properties": {}}
+        )
         read.append({"type": "function", "function": {**described, "parameters": schema}})
     return read
 

@@ -124,6 +124,8 @@ def test_a_decision_s_chat_stays_as_it_was_served() -> None:
     nameless = {name: CALL[name] for name in ("type", "function")}
     chat = [ASKED, said("assistant", "", tool_calls=[nameless]), said("tool", "Rain"), ANSWERED]
     assert served_turn(chat) == (tuple(chat[:-1]), ANSWERED)
+    other = said("assistant", "", tool_calls=[CALL | {"function": {"name": "send", "arguments": {}}}])
+    assert served_turn([ASKED, other]).reply == other
     *_, named = split_turns(chat)
     assert named.before[-1]["tool_call_id"] == named.before[1]["tool_calls"][0]["id"] == "call_1_0"
 
