@@ -12,17 +12,24 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from decisions.agents.prompts import as_text
+from models_registry.backends.chat_reading import ChatFault, has_messages, split_state
 
 WORD = re.compile(r"\w+")
 LONGEST_TEXT = 4_000
 
 
 def text_of(state: Any) -> str:
-    """The texts and numbers in a state, without the names of its fields; the auto-labeler reads a state so, too."""
+    """The texts and numbers in a state, without the names of its fields; the auto-labeler reads a state so, too. Of a
+    chat, what was said in it, the last of it if it is long."""
     if isinstance(state, dict):
+        if has_messages(state):
+            with suppress(ChatFault):
+                beside, chat = split_state(state)
+                return f"{chat[-LONGEST_TEXT:]} {text_of(beside)}".strip()[:LONGEST_TEXT]
         return " ".join(text_of(value) for value in state.values())[:LONGEST_TEXT]
     if isinstance(state, list):
         return " ".join(text_of(value) for value in state)[:LONGEST_TEXT]

@@ -131,7 +131,8 @@ class TestExports:
             assert [line["messages"][-2]["content"] for line in lines[:2]] == [shown["content"]] * 2
         found, faults = read_export(written(tmp_path / "rows.jsonl", *lines), "rows.jsonl")
         assert (len(found.rows), faults, found.left_out) == (1, [], 4)
-        assert found.refusals[0].startswith("rows.jsonl:1: messages: hold pictures")
+        kept = "; only parts of text can be learnt from"
+        assert found.refusals[0] == f"rows.jsonl:1: messages[1].content[1]: is of type 'image_url'{kept}"
 
 
 FROM_A_PERSON = {"prompt": "t 0", "completion": "travel"}
@@ -176,16 +177,30 @@ class TestOtherFiles:
         assert row == {"id": "1", "prompt": "Q", "system": FRENCH["content"], "completion": "A"}
         assert written_out == {"id": "2", **FROM_A_PERSON}
 
+    def test_successive_messages_of_the_assistant_s_are_one_turn(self, tmp_path: Path) -> None:
+        [row] = self.read(tmp_path, {"messages": [user("Q"), assistant("A"), assistant("B")]})
+        assert row == {"id": "1", "prompt": "Q", "completion": "A\n\nB"}
+
+    def test_a_call_of_a_tool_that_is_not_on_offer_is_refused(self, tmp_path: Path) -> None:
+        send = assistant(None, tool_calls=[{"function": {"name": "send", "arguments": "{}"}}])
+        line = {"messages": [user("Q"), send], "tools": [LOOK]}
+        _, [fault] = read_export(written(tmp_path / "rows.jsonl", line), "rows.jsonl")
+        assert fault == "rows.jsonl:1: messages[1].tool_calls: 'send' is not among the tools"
+
     @pytest.mark.parametrize(
         ("messages", "fault"),
         [
-            ([user("Q1"), assistant("A1"), user("Q2")], "messages: end with the user's, which nobody answers"),
-            ([user("Q1")], "has neither a prompt with a completion nor messages of user and assistant"),
-            ([assistant("Hello.")], "messages: have no answer of the assistant's to a message of the user's"),
-            ([user("Q"), assistant("A"), assistant("B")], "messages: have two of the assistant's in a row"),
-            ([user([PICTURE]), assistant("A")], "messages: hold pictures or other media"),
+            (
+                [user("Q1"), assistant("A1"), user("Q2")],
+                "messages: end with the user's; the assistant's reply",
+            ),
+            ([user("Q1")], "messages: none is the assistant's, so there is nothing to learn"),
+            ([], "has neither a prompt with a completion nor messages of user and assistant"),
+            ([assistant("Hello.")], "messages: no turn of the assistant's answers anything that is learnt from"),
+            ([user("Q"), {"role": "tool", "content": "R"}, assistant("A")], "messages[1].tool_call_id: is missing"),
+            ([user([PICTURE]), assistant("A")], "messages[0].content[0]: is of type 'image_url'"),
             ([{"role": "critic", "content": "Q"}, assistant("A")], "messages[0].role: 'critic' must be one of system"),
-            ([user(3), assistant("A")], "messages[0].content: must be a text or a list of parts"),
+            ([user(3), assistant("A")], "messages[0].content: must be a text, null, or a list of parts"),
         ],
     )
     def test_what_cannot_be_learnt_is_refused_by_its_line(self, tmp_path: Path, messages: Any, fault: str) -> None:
@@ -204,9 +219,9 @@ def test_the_page_and_the_command_name_the_decisions_that_are_left_out(
     file = written(tmp_path / "rows.jsonl", *exported(workspace))
     preview = check_file(by=by, plan=ImportPlan(what=LABELLED, agent="helper", name="chats"), path=file)
     assert (preview.total, preview.kind, preview.refused) == (1, "text", 1)
-    assert preview.refusals[0].startswith("rows.jsonl:1: messages: hold pictures")
+    assert preview.refusals[0].startswith("rows.jsonl:1: messages[1].content[1]: is of type 'image_url'")
     said, lacks = io.StringIO(), io.StringIO()
     flags = ("--agent", "helper", "--name", "chats", "--json")
     call_command("import_texts", str(file), *flags, stdout=said, stderr=lacks)
     assert json.loads(said.getvalue())["rows"] == 1
-    assert lacks.getvalue().startswith(f"left out: {file}:1: messages: hold pictures")
+    assert lacks.getvalue().startswith(f"left out: {file}:1: messages[1].content[1]: is of type 'image_url'")

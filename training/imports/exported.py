@@ -1,5 +1,5 @@
 """Files that `export_training_data` writes, chats or prompts with completions, as rows: of decisions that chose or
-ranked the logged rows that stand in their lines, of all others texts (`training.imports.chats`)."""
+ranked the logged rows that stand in their lines, of all others texts (training.imports.chat_turns)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from msgspec import UNSET, UnsetType
 
 from decisions.rewards.components import VERDICT_VALUES
 from decisions.rewards.valuing import normalise
+from models_registry.backends.chat_reading import read_tools
+from models_registry.backends.chat_rows import Message
 from training.engine.rows.types import Labelled, Logged, find_answers
 from training.engine.spec.methods import RowKind
-from training.imports.chats import ChatLine, LeftOut, drop_system, has_system, read_turns
+from training.imports.chat_turns import Turn, served_turn, split_turns
 from training.imports.row_lines import read_row_lines
+from training.imports.turn_rows import name_rows, text_row
 
 LOW, HIGH = -2.0, 2.0
 """Raw rewards that count as 0 and 1, as in the notes app: an exported text does not say by which spec it was valued."""
@@ -26,6 +29,10 @@ ANSWER = "answer"
 NO_ANSWER = "has no answer"
 NO_CHOICE = "the action was written, and those of other lines were chosen"
 NO_ROW = "the action is not among the options, or leaves a field open"
+
+
+class LeftOut(Exception):
+    """A decision of an export from which nothing can be learnt; its text says why. Nothing is wrong with the file."""
 
 
 class About(msgspec.Struct):
@@ -61,30 +68,37 @@ class ExportedLine(msgspec.Struct):
         """The rows of texts (training.engine.rows.types): of a chat one for each of the assistant's turns, of an
         exported decision one. Raises ValueError for what is none, and LeftOut."""
         rows = [row | self._judgement() for row in self._read_turns()]
-        name = self.metadata.decisionId or str(number)
-        if len(rows) == 1:
-            return [{"id": name, **rows[0]}]
-        return [{"id": f"{name}/{turn}", **row, "group": name} for turn, row in enumerate(rows, start=1)]
+        return name_rows(rows, self.metadata.decisionId or str(number))
 
     def _read_turns(self) -> list[dict[str, Any]]:
-        about, decided = self.metadata, self.metadata.decisionId is not None
         if self.prompt is not None and self.completion and not self.messages:
             system = {"system": self.system} if self.system else {}
             return [{"prompt": self.prompt, **system, "completion": self.completion}]
-        if decided and self.completion == "":
+        if self.metadata.decisionId is not None and self.completion == "":
             raise LeftOut(NO_ANSWER)
         if not self.messages:
             raise ValueError("has neither a prompt with a completion nor messages of user and assistant")
-        tools = msgspec.json.decode(self.tools) if isinstance(self.tools, str) else self.tools
+        tools = read_tools(self.tools, strict=True)
+        return [text_row(turn, tools, as_chat=self._is_chat(turn)) for turn in self._find_turns(tools)]
+
+    def _find_turns(self, tools: Sequence[Message]) -> list[Turn]:
+        """Of a decision, and where the completion stands apart, the last one alone."""
+        messages = self.messages
         if self.completion:
-            reply = self.reply or {"role": "assistant", "content": self.completion}
-            chat = ChatLine([*self.messages, reply], tools, last_only=True, is_decision=decided, as_chat=True)
-        else:
-            own_words = decided and not about.systemPrompt and not about.chat
-            messages = drop_system(self.messages) if own_words else self.messages
-            as_chat = about.chat and not about.systemPrompt and has_system(messages)
-            chat = ChatLine(messages, tools, last_only=decided, is_decision=decided, as_chat=as_chat)
-        return read_turns(chat)
+            messages = [*messages, self.reply or {"role": "assistant", "content": self.completion}]
+        if self.metadata.decisionId is None:
+            return split_turns(messages, tools)[-1 if self.completion else 0 :]
+        try:
+            turn = served_turn(messages)
+        except ValueError as fault:
+            raise LeftOut(str(fault)) from fault
+        own_words = not self.completion and not self.metadata.systemPrompt and not self.metadata.chat
+        return [turn._replace(before=turn.before[1:]) if own_words and has_system(turn) else turn]
+
+    def _is_chat(self, turn: Turn) -> bool:
+        """Whether even one question alone is a chat: after a system message of the client's own."""
+        own = self.metadata.chat and not self.metadata.systemPrompt
+        return bool(self.completion) or (own and has_system(turn))
 
     def _judgement(self) -> dict[str, Any]:
         row: dict[str, Any] = {}
@@ -111,6 +125,10 @@ class ExportedFile:
     @property
     def left_out(self) -> int:
         return len(self.refusals)
+
+
+def has_system(turn: Turn) -> bool:
+    return turn.before[0]["role"] == "system"
 
 
 def read_export(path: Path, name: str = "") -> tuple[ExportedFile, list[str]]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from models_registry.backends.chat_reading import read_tools
 from models_registry.backends.chat_rows import Message
 from training.engine.spec.methods import RowKind
-from training.imports.chat_turns import Turn, read_messages, read_tools, split_turns
+from training.imports.chat_turns import Turn, read_placed, split_turns
 from training.imports.foreign_chats import from_dialogue, from_history, from_sharegpt, is_dialogue
 from training.imports.turn_rows import pair_row, text_row
 
@@ -67,7 +68,7 @@ def read_sharegpt(line: Line) -> list[Row]:
 def read_completion(line: Line) -> list[Row]:
     """A prompt with its completion, each a text or messages."""
     prompt = _prompt(line)
-    before = len(read_messages(prompt))
+    before = len(read_placed(prompt))
     turns = split_turns([*prompt, *_messages(line["completion"], "assistant", "completion")], _tools(line))
     return _rows(line, [turn for turn in turns if len(turn.before) >= before])
 
@@ -81,10 +82,10 @@ def read_labelled_completion(line: Line) -> list[Row]:
 
 def read_pair(line: Line) -> list[Row]:
     """Two replies, to a prompt of their own or to what both begin with."""
-    tools = read_tools(_tools(line))
+    tools = _tools(line)
     chosen, rejected = (_reply(line, name) for name in ("chosen", "rejected"))
     asked = _asked_of_pair(line, chosen)
-    whole = [[message for _, message in read_messages([*asked, *reply])] for reply in (chosen, rejected)]
+    whole = [[message for _, message in read_placed([*asked, *reply])] for reply in (chosen, rejected)]
     shared = 0
     while shared < min(map(len, whole)) - 1 and whole[0][shared] == whole[1][shared]:
         shared += 1
@@ -124,7 +125,7 @@ def _conversation(line: Line) -> list[Message]:
     name = next(name for name in CONVERSATIONS if line.get(name) is not None)
     messages = from_sharegpt(line[name], name)
     try:
-        read_messages(messages)
+        read_placed(messages)
     except ValueError as error:
         raise ValueError(str(error).replace("messages", name, 1)) from error
     return [*_system(line), *messages]
@@ -178,7 +179,7 @@ def _system(line: Line) -> list[Message]:
 
 
 def _tools(line: Line) -> list[Message]:
-    return read_tools(line.get("tools") or line.get("functions"))
+    return read_tools(line.get("tools") or line.get("functions"), strict=True)
 
 
 def _first(line: Line, names: Sequence[str]) -> Any:

@@ -19,6 +19,7 @@ from training.imports.exported import read_export
 from training.imports.foreign_rows import find_form
 from training.imports.labelled import read_rows
 from training.imports.row_lines import BROKEN, as_object, find_first, read_row_lines
+from training.imports.turn_rows import name_rows
 from training.models import DatasetKind
 
 PLACE = re.compile(r":(\d+): ")
@@ -132,9 +133,7 @@ def _read_line(line: Any, number: int) -> tuple[RowKind, list[dict[str, Any]]]:
     try:
         made = form.read(line)
         row_id = str(own) if isinstance(own, str | int) and own != "" else str(number)
-        if len(made) > 1:
-            made = [row | {"id": f"{row_id}.{turn}", "group": row_id} for turn, row in enumerate(made, start=1)]
-        made = [{"id": row_id, **row} for row in made]
+        made = name_rows(made, row_id)
         row_type = OWN[form.kind]
         for row in made:
             _refuse_faults(msgspec.convert(row, row_type).faults())

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models_registry.backends.chat_reading import ChatFault, has_messages, read_messages
-from models_registry.backends.chat_rows import Message, reply_as_text
+from models_registry.backends.chat_reading import ChatFault, has_messages, split_state
 
 ALIKE = 0.8
 WORDS = 3
@@ -38,10 +37,6 @@ WORD = re.compile(r"\w+")
 
 STATE_IN_AN_ENVIRONMENT = frozenset({"environment", "domain", "task", "observation"})
 """The fields of the state of a decision in an environment, and no others."""
-
-
-SHARED_FIELDS = ("tools", "tool_choice", "response_format")
-"""What the chats of one client have in common: it says nothing of any of them."""
 
 
 class Groups(NamedTuple):
@@ -157,16 +152,9 @@ def text_of(state: Any) -> str:
     """
     if isinstance(state, Mapping) and has_messages(state):
         with suppress(ChatFault):
-            return _text_of_chat(state, read_messages(state["messages"]))
+            beside, chat = split_state(state)
+            return " ".join([*_texts(beside), chat])
     return " ".join(_texts(state))
-
-
-def _text_of_chat(state: Mapping[str, Any], messages: Sequence[Message]) -> str:
-    said = [reply_as_text(message) for message in messages if message["role"] != "system"]
-    chat = " ".join(said or map(reply_as_text, messages))
-    repeats = "".join(str(state.get("input") or "").split()) in "".join(chat.split())
-    beside = {"messages", *SHARED_FIELDS, *(("input",) if repeats else ())}
-    return " ".join([*_texts({name: state[name] for name in state if name not in beside}), chat])
 
 
 def _texts(node: Any, name: str = "") -> Iterator[str]:

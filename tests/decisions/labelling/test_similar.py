@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from decisions.labelling.similar import find_similar
-from decisions.labelling.wording import Wording
+from decisions.labelling.wording import LONGEST_TEXT, Wording, text_of
 from decisions.models.tombstones import ERASED_HASH
 from tools.factories import AgentFactory, DecisionFactory, uuid7_at
 
@@ -24,6 +24,27 @@ def test_likeness_is_that_of_scikit_learn():
         expected[wordless, 3:5] = 1.0
     # Here texts without a word share one, which makes no other word rarer.
     assert found == [pytest.approx(row) for row in expected.tolist()]
+
+
+def test_what_was_said_in_a_chat_counts_once():
+    chat = [
+        {"role": "system", "content": "You book."},
+        {"role": "user", "content": "A flight"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"function": {"name": "look", "arguments": '{"at": 1}'}}],
+        },
+        {"role": "tool", "content": "rain"},
+        {"role": "user", "content": [{"type": "text", "text": "To\nOslo"}]},
+    ]
+    state = {"input": "To Oslo", "messages": chat, "tools": [{"function": {"name": "look"}}], "plan": "pro"}
+    said = 'A flight [{"arguments":{"at":1},"name":"look"}] rain To\nOslo'
+    assert text_of(state) == f"{said} pro"
+    assert text_of(state | {"input": "Bergen"}) == f"{said} Bergen pro"
+    assert text_of({"messages": [*chat, {"role": "critic", "content": "No."}]}).startswith("system You book. user")
+    long = {"input": "To Oslo", "messages": [{"role": "user", "content": "a " * LONGEST_TEXT}, chat[-1]]}
+    assert text_of(long).endswith("To\nOslo") and len(text_of(long)) == LONGEST_TEXT
 
 
 @pytest.fixture

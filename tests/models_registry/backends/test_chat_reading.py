@@ -57,7 +57,7 @@ def test_an_answer_without_words_and_calls_is_left_out() -> None:
     [
         ("Hi", "messages[1]: must be an object"),
         ({"role": "critic", "content": ""}, "messages[1].role: 'critic' must be one of system, user, assistant, tool"),
-        ({"role": "user", "content": 3}, "messages[1].content: must be a text or a list of parts"),
+        ({"role": "user", "content": 3}, "messages[1].content: must be a text, null, or a list of parts"),
         ({"role": "user", "content": [3]}, "messages[1].content[0]: must be an object with a type"),
         (assistant(tool_calls=[{"function": {}}]), "messages[1].tool_calls[0].function.name: is missing"),
     ],

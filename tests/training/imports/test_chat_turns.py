@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from models_registry.backends.chat_reading import read_tools
 from models_registry.backends.chat_rows import find_chat_faults, find_reply_faults
-from training.imports.chat_turns import read_messages, read_tools, split_turns
+from training.imports.chat_turns import served_turn, split_turns
 
 ASKED, ANSWERED = {"role": "user", "content": "Q1"}, {"role": "assistant", "content": "A1"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"at": "Oslo"}}}
@@ -63,8 +65,8 @@ def test_a_greeting_and_turns_of_weight_0_are_context() -> None:
         ([ASKED], "messages: none is the assistant's, so there is nothing to learn"),
         ([], "messages: none is the assistant's, so there is nothing to learn"),
         ([said("assistant", "Hi")], "messages: no turn of the assistant's answers anything that is learnt from"),
-        ("hello", "messages: is not a list"),
-        ([ASKED, "hi"], "messages[1]: is not an object"),
+        ("hello", "messages: must be a list"),
+        ([ASKED, "hi"], "messages[1]: must be an object"),
         ([ASKED, said("bot", "hi")], "messages[1].role: 'bot' must be one of system, user, assistant, tool"),
         ([said("user", 7), ANSWERED], "messages[0].content: must be a text, null, or a list of parts"),
         (
@@ -83,6 +85,11 @@ def test_a_greeting_and_turns_of_weight_0_are_context() -> None:
             [ASKED, said("assistant", "", tool_calls=[{"function": {"name": "look", "arguments": "[1]"}}])],
             "messages[1].tool_calls[0].function.arguments: must be an object",
         ),
+        ([ASKED, said("assistant", "", tool_calls={"name": "look"})], "messages[1].tool_calls: must be a list"),
+        (
+            [ASKED, said("assistant", "", tool_calls=[{"function": {"name": "look", "arguments": "{"}}])],
+            "messages[1].tool_calls[0].function.arguments: is not JSON: Input data was truncated",
+        ),
     ],
 )
 def test_what_is_no_chat_is_refused_by_its_place(messages: Any, reason: str) -> None:
@@ -93,12 +100,46 @@ def test_what_is_no_chat_is_refused_by_its_place(messages: Any, reason: str) -> 
 
 def test_tools_may_be_text_and_without_their_wrapping() -> None:
     whole = [{"type": "function", "function": LOOK}]
-    assert (
-        read_tools('[{"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}]')
-        == whole
-    )
+    assert read_tools(json.dumps([LOOK]), strict=True) == whole
     assert read_tools([{"name": "look", "description": "Looks.", "input_schema": LOOK["parameters"]}]) == whole
-    assert read_tools(None) == read_tools("") == []
-    with pytest.raises(ValueError, match=r"tools\[0\].function.name: is missing"):
-        read_tools([{"type": "function"}])
-    assert read_messages([ASKED]) == [(0, ASKED)]
+    assert read_tools(None, strict=True) == read_tools("", strict=True) == []
+
+
+@pytest.mark.parametrize(
+    ("tools", "reason"),
+    [
+        ([{"type": "function"}], "tools[0].function.name: is missing"),
+        ([LOOK | {"parameters": "none"}], "tools[0].function.parameters: must be an object"),
+        ("[", "tools: is not JSON: Input data was truncated"),
+        ({"name": "look"}, "tools: must be a list"),
+    ],
+)
+def test_what_is_no_tool_is_refused_by_its_place(tools: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match="tools") as refused:
+        read_tools(tools, strict=True)
+    assert str(refused.value) == reason
+
+
+def test_a_decision_s_chat_stays_as_it_was_served() -> None:
+    nameless = {name: CALL[name] for name in ("type", "function")}
+    chat = [ASKED, said("assistant", "", tool_calls=[nameless]), said("tool", "Rain"), ANSWERED]
+    assert served_turn(chat) == (tuple(chat[:-1]), ANSWERED)
+    other = said("assistant", "", tool_calls=[CALL | {"function": {"name": "send", "arguments": {}}}])
+    assert served_turn([ASKED, other]).reply == other
+    *_, named = split_turns(chat)
+    assert named.before[-1]["tool_call_id"] == named.before[1]["tool_calls"][0]["id"] == "call_1_0"
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([], "messages: end without an answer of the assistant's"),
+        ([ASKED, ANSWERED | {"content": ""}], "messages: end without an answer of the assistant's"),
+        ([said("system", "S"), ANSWERED], "messages: nobody asks anything before the answer"),
+        ([ASKED, ANSWERED, ANSWERED], "messages: the answer follows the assistant's own message, not the user's"),
+    ],
+)
+def test_a_decision_that_answers_nobody_is_refused(messages: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match="messages") as refused:
+        served_turn(messages)
+    assert str(refused.value) == reason

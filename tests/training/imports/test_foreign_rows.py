@@ -64,7 +64,7 @@ def read(tmp_path: Path, *lines: Any) -> tuple[DatasetKind, list[Any], list[str]
         pytest.param({"messages": [USER, HELPER]}, [TEXT], id="messages"),
         pytest.param(
             {"messages": CHAT},
-            [TEXT | {"id": "1.1", "group": "1"}, TURNS | {"completion": "A2", "id": "1.2", "group": "1"}],
+            [TEXT | {"id": "1/1", "group": "1"}, TURNS | {"completion": "A2", "id": "1/2", "group": "1"}],
             id="messages of several turns",
         ),
         pytest.param(
@@ -109,7 +109,7 @@ def read(tmp_path: Path, *lines: Any) -> tuple[DatasetKind, list[Any], list[str]
                     "tools": [TOOL],
                     "completion": '[{"arguments":{"at":"Oslo"},"name":"look"}]',
                     "reply": {"role": "assistant", "content": "", "tool_calls": [CALL]},
-                    "id": "1.1",
+                    "id": "1/1",
                     "group": "1",
                 },
                 {
@@ -121,7 +121,7 @@ def read(tmp_path: Path, *lines: Any) -> tuple[DatasetKind, list[Any], list[str]
                     ],
                     "tools": [TOOL],
                     "completion": "A",
-                    "id": "1.2",
+                    "id": "1/2",
                     "group": "1",
                 },
             ],
@@ -140,7 +140,7 @@ def read(tmp_path: Path, *lines: Any) -> tuple[DatasetKind, list[Any], list[str]
         ),
         pytest.param(
             {"instruction": "Q2", "output": "A2", "history": [["Q", "A"]]},
-            [TEXT | {"id": "1.1", "group": "1"}, TURNS | {"completion": "A2", "id": "1.2", "group": "1"}],
+            [TEXT | {"id": "1/1", "group": "1"}, TURNS | {"completion": "A2", "id": "1/2", "group": "1"}],
             id="alpaca with a history",
         ),
         pytest.param(

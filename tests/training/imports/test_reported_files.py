@@ -50,9 +50,9 @@ FILES: dict[str, tuple[bytes, str, list[dict[str, Any]]]] = {
         json.dumps({"messages": [USER, HELPER, USER, {"role": "assistant", "content": "travel"}]}).encode(),
         "text",
         [
-            {"id": "1.1", "group": "1", "prompt": "a", "completion": "b"},
+            {"id": "1/1", "group": "1", "prompt": "a", "completion": "b"},
             {
-                "id": "1.2",
+                "id": "1/2",
                 "group": "1",
                 "prompt": "User: a\n\nAssistant: b\n\nUser: a",
                 "messages": [USER, HELPER, USER],
