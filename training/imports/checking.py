@@ -90,11 +90,11 @@ def check_file(*, by: Actor, plan: ImportPlan, path: Path) -> Preview:
     """Raises UnusableImport with every fault of the file, UnknownAgent for an agent that is not there."""
     if ending_of(path) not in plan.endings:
         raise _unusable([f"{path.name}: ends in {path.suffix or 'nothing'}; give {', '.join(plan.endings)}"])
-    if grows_beyond(path, LARGEST_UPLOAD):
-        most = f"{LARGEST_UPLOAD >> 20} MiB"
-        raise _unusable([f"{path.name}: holds more than {most} unpacked; on the server, manage.py takes more"])
     if plan.what == LABELLED:
         get_current_agent(by, plan.agent)
+        if grows_beyond(path, LARGEST_UPLOAD):  # rows are read whole, decisions one by one
+            most = f"{LARGEST_UPLOAD >> 20} MiB"
+            raise _unusable([f"{path.name}: holds more than {most} unpacked; on the server, manage.py takes more"])
     return _check_rows(plan, path) if plan.what == LABELLED else _check_decisions(by, plan, path)
 
 
