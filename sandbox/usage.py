@@ -37,14 +37,19 @@ def measure_usage(pid: int, folder: str) -> Usage:
             continue
         seen.add(one)
         with suppress(OSError):
-            resident, shared = (int(word) for word in Path(f"/proc/{one}/statm").read_text().split()[1:3])
-            memory += (resident - shared) * PAGE
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
             cpu += sum(int(field) for field in fields[11:15]) / TICKS  # utime, stime, cutime, cstime
             processes += 1
-            buffers |= _find_buffers(one)
+            own = 0
+            # The process's own files are those of its first thread: once that has ended they say nothing of the others.
+            # Memory is the same for all of them; descriptors may be a thread's own.
             for task in Path(f"/proc/{one}/task").iterdir():
-                waiting += [int(child) for child in (task / "children").read_text().split()]
+                with suppress(OSError):
+                    resident, shared = (int(word) for word in (task / "statm").read_text().split()[1:3])
+                    own = max(own, (resident - shared) * PAGE)
+                    buffers |= _find_buffers(task)
+                    waiting += [int(child) for child in (task / "children").read_text().split()]
+            memory += own
     memory += sum(SOCKET_BYTES if name.startswith(SOCKET) else PIPE_BYTES for name in buffers)
     with suppress(OSError):
         files = os.statvfs(f"/proc/{pid}/root{folder}")
@@ -52,15 +57,15 @@ def measure_usage(pid: int, folder: str) -> Usage:
     return Usage(memory, cpu, processes)
 
 
-def _find_buffers(pid: int) -> set[str]:
-    """Names of the sockets and pipes that the process has open, each the same in all processes that share it."""
+def _find_buffers(task: Path) -> set[str]:
+    """Names of the sockets and pipes that the thread has open, each the same in all that share it."""
     names = set()
     try:
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        for descriptor in (task / "fd").iterdir():
             with suppress(OSError):  # closed meanwhile
                 names.add(str(descriptor.readlink()))
     except PermissionError:  # it has hidden them: as many as it may have
-        return {f"{SOCKET}{pid}/{number}" for number in range(MOST_DESCRIPTORS)}
+        return {f"{SOCKET}{task.name}/{number}" for number in range(MOST_DESCRIPTORS)}
     except OSError:  # it has ended
         pass
     return {name for name in names if name.startswith((SOCKET, PIPE))}

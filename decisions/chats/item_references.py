@@ -10,13 +10,19 @@ from typing import Any
 
 import msgspec
 
+from decisions.agents.replies import UNREAD, is_calls
 from decisions.models import Decision
 from models_registry.calls.key_limits import may_ask
 from workspaces.access.actors import Actor
-from workspaces.errors import FieldFault, InvalidInput
+from workspaces.errors import FieldFault, InvalidInput, TooLarge
+from workspaces.http.parsing import MAX_BODY
 
 ITEM_ID = re.compile(r"(?P<kind>msg|fc)_(?P<decision>[0-9a-f]{32})(?:_(?P<index>[0-9]{1,3}))?")
 """The ids that `decisions.chats.responses` gives to words and calls."""
+MOST_ITEMS = 1024
+"""Of an input, as `decisions.chats.responses` takes."""
+MOST_SHOWN = 20
+"""References that are told where many are unknown."""
 
 
 def has_references(given: Mapping[str, Any]) -> bool:
@@ -24,7 +30,11 @@ def has_references(given: Mapping[str, Any]) -> bool:
 
 
 def replace_references(*, by: Actor, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The request with the items that it refers to. Raises InvalidInput for those that no answer to this key is."""
+    """The request with the items that it refers to. Raises InvalidInput for those that no answer to this key is, and
+    TooLarge before a few bytes that are said often become more than a chat may have."""
+    if len(given["input"]) > MOST_ITEMS:
+        fault = FieldFault("input", f"has {len(given['input'])} items", f"up to {MOST_ITEMS}")
+        raise InvalidInput("The request is invalid.", faults=[fault])
     found = {index: ITEM_ID.fullmatch(str(item.get("id"))) for index, item in _references(given)}
     ids = {uuid.UUID(match["decision"]) for match in found.values() if match is not None}
     decisions = {
@@ -33,7 +43,8 @@ def replace_references(*, by: Actor, given: Mapping[str, Any]) -> dict[str, Any]
         if may_ask(by=by, agent=decision.agent.slug)
     }
     items = list(given["input"])
-    faults = []
+    faults: list[FieldFault] = []
+    size = 0
     for index, match in found.items():
         decision = decisions.get(match["decision"]) if match is not None else None
         item = _item(decision, match) if decision is not None and match is not None else None
@@ -44,8 +55,11 @@ def replace_references(*, by: Actor, given: Mapping[str, Any]) -> dict[str, Any]
             )
         else:
             items[index] = item
+            size += len(item.get("content") or item.get("arguments") or "")
+            if size > MAX_BODY:
+                raise TooLarge(f"The items that the input refers to have more than {MAX_BODY} bytes.")
     if faults:
-        raise InvalidInput("The input refers to something that is not known here.", faults=faults)
+        raise InvalidInput("The input refers to something that is not known here.", faults=faults[:MOST_SHOWN])
     return {**given, "input": items}
 
 
@@ -62,11 +76,11 @@ def _item(decision: Decision, match: re.Match[str]) -> dict[str, Any] | None:
     words = "" if decision.action == "" else decision.completion
     if match["kind"] == "msg":
         return {"type": "message", "role": "assistant", "content": words} if words is not None else None
-    calls = decision.action if isinstance(decision.action, list) else []
+    calls = decision.action if is_calls(decision.action) else []
     index = int(match["index"] or 0)
     if index >= len(calls):
         return None
     call = calls[index]
-    arguments = call.get("unread") or msgspec.json.encode(call["arguments"]).decode()
+    arguments = call.get(UNREAD) or msgspec.json.encode(call["arguments"]).decode()
     named = {"call_id": call.get("id") or match[0], "name": call["name"]}
     return {"type": "function_call", **named, "arguments": arguments}

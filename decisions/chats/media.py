@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?[^,]{0,200},", re.ASCII)
+DATA_URL = re.compile(r"data:(?P<type>[\w.+-]{1,127}+/[\w.+-]{1,127}+)?[^,]{0,200},", re.ASCII)
+"""Possessive, with the lengths of RFC 6838: megabytes without a comma are looked at once."""
 HELD_AT = {"image_url": "url", "input_audio": "data", "file": "file_data"}
 """By the type of a content part, where its field of the same name holds the base64."""
 

@@ -17,7 +17,10 @@ refs AS MATERIALIZED (
          WHERE a.unit = 'item' AND m.unit = %(unit)s
 ), episodes AS MATERIALIZED (
   SELECT id FROM decisions_episode
-   WHERE workspace_id = %(workspace)s AND (id IN (SELECT episode_id FROM mine) OR unit = %(unit)s)
+   WHERE workspace_id = %(workspace)s
+     AND (id IN (SELECT episode_id FROM mine
+                 UNION SELECT episode_id FROM decisions_step WHERE decision_id IN (SELECT id FROM mine))
+          OR unit = %(unit)s)
 ), items AS MATERIALIZED (
   SELECT i.id, i.project_ref,
          EXISTS (SELECT 1 FROM decisions_decision d

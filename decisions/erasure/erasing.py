@@ -64,12 +64,13 @@ def _words(column: str) -> str:
     return f"CASE WHEN {column} = '' THEN '' ELSE %(erased)s END"
 
 
-# In a person's own episode, decisions without any name too, such as a trace's calls of models.
+# In a person's own episode, decisions without any name too, such as a trace's calls of models. A chat that came without
+# a unit has its id as one.
 MINE = f"""
 SELECT {{columns}} FROM decisions_decision
  WHERE workspace_id = %(workspace)s AND {NOT_ERASED}
    AND ({{field}} = %(value)s
-        OR coalesce(unit, '') = '' AND coalesce(user_ref, '') = ''
+        OR coalesce(unit, '') IN ('', id::text) AND coalesce(user_ref, '') = ''
            AND episode_id IN (SELECT id FROM decisions_episode
                                WHERE workspace_id = %(workspace)s AND unit = ANY(%(units)s)))
 """  # noqa: S608
@@ -82,12 +83,18 @@ UPDATE decisions_decision
        user_ref = {_pseudonym("user_ref")}, content_hash = %(hash)s
  WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s) AND {NOT_ERASED}
 """  # noqa: S608
-# Episodes before decisions, in the order in which recording traces locks them; this waits for current writers.
-_LOCK_EPISODES = """
-SELECT id FROM decisions_episode
- WHERE id IN (SELECT episode_id FROM decisions_decision WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s))
- ORDER BY id FOR UPDATE
+# The episodes of the steps that name these decisions: a trace's, where a chat's client named another episode.
+_NAMED_IN = """
+SELECT episode_id FROM decisions_step
+ WHERE workspace_id = %(workspace)s AND decision_id = ANY(%(ids)s) AND episode_id IS NOT NULL
 """
+# Episodes before decisions, in the order in which recording traces locks them; this waits for current writers.
+_LOCK_EPISODES = f"""
+SELECT id FROM decisions_episode
+ WHERE id IN (SELECT episode_id FROM decisions_decision WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s)
+              UNION {_NAMED_IN})
+ ORDER BY id FOR UPDATE
+"""  # noqa: S608
 _FOUND = f"""
 SELECT id, episode_id, exposure_id, item_ref, project_ref FROM decisions_decision
  WHERE workspace_id = %(workspace)s AND id = ANY(%(ids)s) AND {NOT_ERASED} FOR UPDATE
@@ -323,7 +330,9 @@ def erase_decisions(*, workspace: Workspace, ids: Iterable[uuid.UUID], secret: b
         cursor.execute(_FOUND, known)
         found = cursor.fetchall()
         own, episodes, exposures, items, projects = ([*{row[at] for row in found} - {None}] for at in range(5))
-        known |= {"ids": own, "episodes": episodes, "items": items, "projects": projects}
+        known |= {"ids": own, "items": items, "projects": projects}
+        cursor.execute(_NAMED_IN, known)
+        known["episodes"] = [*{*episodes, *(row[0] for row in cursor.fetchall())}]
         counts["decisions"] = _run(cursor, _DECISIONS, known)
         counts += _erase_what_hangs_on(cursor, known)
         counts += _erase_episodes(cursor, known)

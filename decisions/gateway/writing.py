@@ -32,7 +32,8 @@ HOTTEST = 2.0
 MOST_REASONS = 3
 NO_CALLS = "[]"
 """How a model of ours writes that it calls no tool."""
-_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+_FENCE = re.compile(r"\A```(?:json)?[ \t\r]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
+"""Of a text without blanks around it. No two of its parts take line breaks: a model may write thousands of them."""
 
 
 def render(current: CurrentAgent, item: DecideItem) -> Rendering:
@@ -123,7 +124,7 @@ def draw(reply: ModelReply, rng: random.Random) -> DrawnAction:
 
 def _read_json(text: str, cut: str) -> Any:
     """The JSON that the text is, inside a fence of Markdown or not."""
-    fenced = _FENCE.match(text)
+    fenced = _FENCE.match(text.strip())
     try:
         found = read_json(fenced[1] if fenced else text)
     except ValueError:

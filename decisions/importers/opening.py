@@ -59,6 +59,20 @@ def open_utf8(path: Path) -> Iterator[BinaryIO]:
                 yield file
 
 
+def grows_beyond(path: Path, most: int) -> bool:
+    """Whether a packed file holds more than so many bytes; of a damaged one, whoever reads it tells what is wrong."""
+    if path.suffix.lower() != GZ:
+        return False
+    size = 0
+    try:
+        with gzip.open(path) as packed:
+            while size <= most and (chunk := packed.read(CHUNK)):
+                size += len(chunk)
+    except (OSError, EOFError, zlib.error):
+        pass
+    return size > most
+
+
 def _copy(source: BinaryIO, target: BinaryIO) -> None:
     written = 0
     while chunk := source.read(CHUNK):

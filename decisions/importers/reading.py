@@ -22,6 +22,7 @@ from workspaces.http.parsing import check_body
 
 LONGEST_RECORD = 16 << 20
 CHUNK = 1 << 18
+SHORT_VALUE = 1 << 12
 BLANK = " \t\r\n"
 BETWEEN = BLANK + ","
 AS_BYTES = "surrogateescape"
@@ -171,10 +172,22 @@ def _read_values(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record
 def find_end(text: str, start: int, *, ended: bool) -> int | None:
     """Where the value that begins at `start` ends, also of an object or list that is no JSON, so that what follows it
     is read; None while more text is needed to know."""
+    # In growing pieces: an error of Python's decoder counts the lines of all text before it.
+    size = SHORT_VALUE
+    while True:
+        is_all = start + size >= len(text)
+        if (end := _find_end(text[start : start + size], ended=ended and is_all)) is not None:
+            return start + end
+        if is_all:
+            return None
+        size *= 8
+
+
+def _find_end(text: str, *, ended: bool) -> int | None:
     try:
-        _, end = DECODER.raw_decode(text, start)
+        _, end = DECODER.raw_decode(text)
     except (ValueError, RecursionError):
-        return _find_closing(text, start)
+        return _find_closing(text, 0)
     # A number at the very end may go on in the next chunk.
     return end if end < len(text) or ended else None
 

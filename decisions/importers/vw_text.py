@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from decisions.importers.opening import open_utf8
-from decisions.importers.reading import refuse_file
+from decisions.importers.reading import CHUNK, LONGEST_RECORD, refuse_file
 from decisions.importers.records import (
     LONGEST_NAME,
     Found,
@@ -35,6 +35,8 @@ LABEL = re.compile(r"(\d+):([^:\s]+):([^:\s]+)")
 SHARED = "shared"
 LONGEST_LINE = 1 << 20
 MOST_ACTIONS = 10_000
+TOO_LONG = "\0"
+"""Stands for a line or an event that is too long: it is refused, as the part of it that is short would be another."""
 BETWEEN_EVENTS = dt.timedelta(milliseconds=1)  # order within a file, which gives no times
 Features = dict[str, Any]
 
@@ -68,28 +70,46 @@ def _read_file(file: Path, reading: Reading) -> Iterator[Found]:
 def _find_actions(file: Path) -> list[str]:
     """The actions that single lines name, from the first to the last number."""
     numbers: set[int] = set()
-    with open_utf8(file) as lines:
-        for raw in lines:
-            head = raw.split(b"|", 1)[0].decode(errors="replace")
-            numbers.update(int(found[1]) for found in LABEL.finditer(head) if len(found[1]) < 6)
+    for line in _lines(file, None):
+        numbers.update(int(found[1]) for found in LABEL.finditer(line.split("|", 1)[0]) if len(found[1]) < 6)
     if not numbers:
         return []
     first = 0 if 0 in numbers else 1
     return [str(number) for number in range(first, min(max(numbers), MOST_ACTIONS) + 1)]
 
 
+def _lines(file: Path, reading: Reading | None) -> Iterator[str]:
+    """Each line without its end; one that is too long as TOO_LONG."""
+    with open_utf8(file) as lines:
+        while raw := lines.readline(LONGEST_LINE + 1):
+            length = size = len(raw)
+            line = raw.decode(errors="replace").replace("\0", "\ufffd").strip() if length <= LONGEST_LINE else TOO_LONG
+            while size and not raw.endswith(b"\n"):
+                raw = lines.readline(CHUNK)
+                size = len(raw)
+                length += size
+            if reading is not None:
+                reading.advance(length)
+            yield line
+
+
 def _blocks(file: Path, reading: Reading) -> Iterator[tuple[int, list[str]]]:
     """The lines of each event, with the number of the first."""
     block: list[tuple[int, str]] = []
-    with open_utf8(file) as lines:
-        for number, raw in enumerate(lines, start=1):
-            reading.advance(len(raw))
-            line = raw.decode(errors="replace").replace("\0", "\ufffd").strip()
-            if line:
-                block.append((number, line[:LONGEST_LINE]))
-            if block and (not line or len(block) > MOST_ACTIONS):
+    size = labelled = 0
+    for number, line in enumerate(_lines(file, reading), start=1):
+        if line and not (block and block[0][1] == TOO_LONG):
+            block.append((number, line))
+            size, labelled = size + len(line), labelled + bool(LABEL.match(line))
+        if len(block) > MOST_ACTIONS or size > LONGEST_RECORD:
+            if labelled < 2 or block[0][1].startswith(SHARED):
+                block, size = [(block[0][0], TOO_LONG)], 0  # and nothing of what follows in it
+            else:  # each line is an event
                 yield from _events(block)
-                block = []
+                block, size, labelled = [], 0, 0
+        if block and not line:
+            yield from _events(block)
+            block, size, labelled = [], 0, 0
     if block:
         yield from _events(block)
 
@@ -107,6 +127,9 @@ def _events(block: list[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
 
 def read_event(block: list[str], place: Place, reading: Reading, named: Sequence[str], number: int) -> Found:
     """Raises Refused or msgspec.ValidationError."""
+    if TOO_LONG in block:
+        most = f"{MOST_ACTIONS:,} actions, {LONGEST_RECORD >> 20} MiB, or {LONGEST_LINE >> 20} MiB in a line"
+        raise Refused("", f"has more than {most}")
     lines = [_read_line(text) for text in block]
     shared: Features = {}
     if lines[0].shared:

@@ -196,6 +196,21 @@ GREEDY: dict[str, dict[str, tuple[Limits, str]]] = {
             time.sleep(60)
             """,
         ),
+        "memory of processes whose first thread has ended": (
+            Limits(seconds=60, memory_bytes=96 * MIB, processes=16),
+            """
+            import threading
+            def hold():
+                time.sleep(0.3)
+                x = bytearray(b'x') * (40 << 20)
+                time.sleep(60)
+            for _ in range(6):
+                if os.fork() == 0:
+                    threading.Thread(target=hold).start()
+                    call(60, 93, 0)
+            time.sleep(60)
+            """,
+        ),
         "buffers of sockets": (
             Limits(seconds=60, memory_bytes=128 * MIB, processes=12),
             """

@@ -17,13 +17,14 @@ from msgspec import UNSET
 from decisions.agents.current import find_agents, get_current_agent
 from decisions.importers.archives import unpack
 from decisions.importers.formats import FORMATS, Format
-from decisions.importers.opening import ending_of
+from decisions.importers.opening import ending_of, grows_beyond
 from decisions.importers.reading import UnusableFile
 from decisions.importers.records import Found, Imported, Place, Reading, Refusal, text_of
 from decisions.importers.running import MOST_DECISIONS, Unusable, check_batch, make_setup, survey
 from training.errors import UnusableImport
 from training.imports.plan import LABELLED, ImportPlan
 from training.imports.row_files import RowFile, read_row_file, read_usable_rows
+from training.imports.uploads import LARGEST_UPLOAD
 from training.models import DatasetKind
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
@@ -91,6 +92,9 @@ def check_file(*, by: Actor, plan: ImportPlan, path: Path) -> Preview:
         raise _unusable([f"{path.name}: ends in {path.suffix or 'nothing'}; give {', '.join(plan.endings)}"])
     if plan.what == LABELLED:
         get_current_agent(by, plan.agent)
+        if grows_beyond(path, LARGEST_UPLOAD):  # rows are read whole, decisions one by one
+            most = f"{LARGEST_UPLOAD >> 20} MiB"
+            raise _unusable([f"{path.name}: holds more than {most} unpacked; on the server, manage.py takes more"])
     return _check_rows(plan, path) if plan.what == LABELLED else _check_decisions(by, plan, path)
 
 

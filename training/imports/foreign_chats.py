@@ -69,6 +69,8 @@ def from_dialogue(text: str, field: str) -> list[dict[str, Any]]:
 
 def from_history(history: Any) -> list[dict[str, Any]]:
     """Of Alpaca's list of [what was asked, what was answered]."""
+    if not isinstance(history or [], list):
+        raise ValueError("history: is not a list")
     messages = []
     for index, pair in enumerate(history or ()):
         if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:

@@ -70,7 +70,9 @@ def read_completion(line: Line) -> list[Row]:
     prompt = _prompt(line)
     before = len(read_placed(prompt))
     turns = split_turns([*prompt, *_messages(line["completion"], "assistant", "completion")], _tools(line))
-    return _rows(line, [turn for turn in turns if len(turn.before) >= before])
+    if not (own := [turn for turn in turns if len(turn.before) >= before]):
+        raise ValueError("completion: holds no reply of the assistant's to the prompt, or the prompt ends with one")
+    return _rows(line, own)
 
 
 def read_labelled_completion(line: Line) -> list[Row]:

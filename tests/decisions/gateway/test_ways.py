@@ -2,11 +2,14 @@
 test_gateway.py has a real one."""
 
 import json
+import time
 
 import pytest
 
 from decisions.agents.services import AgentSetup, create_agent_version
+from decisions.gateway.writing import _read_json
 from decisions.models import Decision
+from models_registry.backends.asking import UnusableAnswer
 from models_registry.experiments.plan import ExperimentPlan
 from models_registry.experiments.services import start_experiment
 from models_registry.models import AliasName, Call
@@ -330,3 +333,15 @@ def test_every_fault_of_every_item_is_said_at_its_place(revise, remote, api, spa
     refused = api("route:read").post("agents/filer/decide", [{"state": STATE} | item for item in items])
     assert refused.status_code == 400, refused.content
     assert [fault["field"] for fault in refused.json()["error"]["fields"]] == places
+
+
+def test_a_fence_is_looked_for_once_however_many_lines_a_model_writes():
+    """In its worst hour a model writes line breaks up to its limit of tokens."""
+    blanks = "\n" * 20_000
+    began = time.process_time()
+    for text in (f"```json\n{blanks}", f"{blanks}```json{blanks}x", "```json\n" + " \r\n" * 20_000 + "```x"):
+        with pytest.raises(UnusableAnswer):
+            _read_json(text, "")
+    assert time.process_time() - began < 2
+    for text in ('```json\r\n{"a": 1}\r\n```', f'{blanks}``` \n{blanks}{{"a": 1}}{blanks}  ```{blanks}'):
+        assert _read_json(text, "") == {"a": 1}

@@ -4,13 +4,14 @@ import datetime as dt
 import gzip
 import json
 import random
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decisions.importers import opening, reading
-from decisions.importers.reading import find_files, read_csv, read_json
+from decisions.importers.reading import find_end, find_files, read_csv, read_json
 from decisions.importers.records import Reading, Record, Refusal, Refused, parse_moment, slug_of
 from decisions.importers.spill import LARGEST_GROUP, Spill
 
@@ -227,3 +228,20 @@ def test_a_packed_file_that_grows_too_large_is_refused(file, monkeypatch):
     monkeypatch.setattr(opening, "LARGEST", 100)
     [refusal] = read(file(gzip.compress(LINES.encode() * 99), "a.jsonl.gz"))
     assert refusal.reason == "holds more than 0 MiB unpacked"
+
+
+@pytest.mark.slow
+def test_entries_that_are_no_json_cost_what_they_are_long(file):
+    began = time.process_time()
+    found = read(file(b"[" + b"{x}," * 100_000 + b"{}]"))
+    assert [type(one) for one in found[-2:]] == [Refusal, Record] and len(found) == 100_001
+    assert time.process_time() - began < 12  # it was 25, and more than twice that for twice as many
+
+
+def test_values_longer_than_the_first_piece_that_is_looked_at_are_read_and_skipped_whole(file):
+    long = "x[" * 5000
+    content = json.dumps([{"a": long}, 1]) + json.dumps({"a": [long, {"b": long}]}) + "[1]"
+    assert find_end(content, 0, ended=True) == len(json.dumps([{"a": long}, 1]))
+    broken = '[{"a": "' + long + '", x}, {"b": 2}, 12]'
+    refusal, *records = read(file(broken.encode()))
+    assert isinstance(refusal, Refusal) and [record.value for record in records] == [{"b": 2}, 12]

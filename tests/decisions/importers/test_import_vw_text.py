@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from decisions.importers import vw_text
 from decisions.models import Decision, Feedback
 
 pytestmark = pytest.mark.django_db
@@ -58,3 +59,25 @@ def test_what_is_no_decision_is_refused_by_what_it_is(importing: Any, lines: Any
     assert (done.code, done.report["decisions"]) == (1, 2), done.report
     [refusal] = done.report["refusals"]
     assert refusal.startswith(f"{path}:2: {reason}"), refusal
+
+
+def test_an_event_or_line_that_is_too_long_is_refused_whole(
+    importing: Any, lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of a cut line or event would be another decision."""
+    monkeypatch.setattr(vw_text, "LONGEST_LINE", 100)
+    monkeypatch.setattr(vw_text, "LONGEST_RECORD", 1000)
+    long_line, many = "1:0:0.5 | " + "a " * 100, "0:0:0.5 | a\n" + "| b\n" * 400
+    blocks = [
+        "1:0:0.5 | a\n2:1:0.5 | b\n",
+        f"{long_line}\n",
+        f"shared | x\n{many}\n",
+        "1:0:0.5 | c\n" * 50 + "| no label\n" + "1:0:0.5 | c\n" * 150,
+    ]
+    path = lines("\n".join(blocks), name="log.vw")
+    done = importing(path, *FLAGS)
+    assert (done.code, done.report["decisions"]) == (1, 202), done.report
+    reason = "has more than 10,000 actions, 0 MiB, or 0 MiB in a line"
+    first, second, third = done.report["refusals"]
+    assert [first, second] == [f"{path}:4: {reason}", f"{path}:6: {reason}"]
+    assert third.endswith("label: names no action that was taken: one action:cost:probability is needed")

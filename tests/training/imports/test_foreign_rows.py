@@ -261,6 +261,20 @@ def test_a_form_of_pairs_becomes_preference_pairs(tmp_path: Path, line: Any, row
             {"prompt": [USER], "completion": 7},
             "prompt and completion: completion: must be a text, or a list of messages",
         ),
+        *(
+            (
+                {"prompt": [USER, HELPER], "completion": said_by_it} | more,
+                f"{form}: completion: holds no reply of the assistant's to the prompt, or the prompt ends with one",
+            )
+            for said_by_it in ([], "B")
+            for form, more in (("KTO", {"label": True}), ("prompt and completion", {"reward": 1}))
+        ),
+        (
+            {"prompt": [USER, HELPER], "completion": "B"},
+            "prompt and completion: completion: holds no reply of the assistant's to the prompt, or the prompt ends "
+            "with one",
+        ),
+        ({"instruction": "Q", "output": "A", "history": 7}, "Alpaca: history: is not a list"),
         ({"id": "x", "prompt": "Q", "completion": "A", "reward": 7}, "reward: 7.0 must be from 0 to 1"),
         ({"text": "Q A"}, "a text without a prompt: give prompt and completion"),
         ({"state": {}, "action": "a"}, "a decision: import_decisions reads it, in the format jsonl"),

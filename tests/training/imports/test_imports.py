@@ -32,7 +32,10 @@ from tools.factories import (
     JobFactory,
     ModelVersionFactory,
 )
+from training.errors import UnusableImport
 from training.imports import services, uploads
+from training.imports.checking import check_file
+from training.imports.plan import ImportPlan
 from training.lineage.erasure import start_erasure
 from training.models import DatasetSnapshot
 from workspaces.models import AuditEntry
@@ -425,6 +428,17 @@ def test_the_page_shows_pairs_and_a_packed_file(
     assert sent.status_code == 302, sent.context["form"].errors
     page = client.get(sent["Location"]).content.decode()
     assert "1 preference row" in page and "The better text" in page and "that one" in page
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_is_read(
+    agent: Any, by: Any, tmp_path: Path
+) -> None:
+    """The web process reads a file whole: 80 kB packed were 1 GB of memory."""
+    path = tmp_path / "pairs.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"prompt": "Q"}\n' * (1 + uploads.LARGEST_UPLOAD // 16)))
+    with pytest.raises(UnusableImport) as refused:
+        check_file(by=by, plan=ImportPlan(what="labelled", agent="filer"), path=path)
+    assert "holds more than 32 MiB unpacked" in refused.value.faults[0].reason
 
 
 def test_faulty_lines_are_left_out_where_that_is_asked(api: Any, agent: Any, store: Path) -> None:
