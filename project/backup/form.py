@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from workspaces.errors import InvalidInput
 
@@ -20,6 +23,15 @@ class About(msgspec.Struct, frozen=True):
     server: str
     artifacts: bool
     runs: bool
+
+
+def split_address(url: str) -> tuple[str, dict[str, str]]:
+    """The address without its password, and what a program of PostgreSQL's is started with: its arguments are anybody's
+    to read, and its environment is not."""
+    parameters = conninfo_to_dict(url)
+    password = parameters.pop("password", None)
+    environment = {**os.environ, **({"PGPASSWORD": str(password)} if password else {})}
+    return make_conninfo("", **parameters), environment
 
 
 def read_about(content: bytes) -> About:

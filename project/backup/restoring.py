@@ -23,7 +23,7 @@ from django.db import OperationalError
 from models_registry.artifacts.opening import find_store, verify_artifact
 from models_registry.errors import ArtifactCorrupt
 from models_registry.store.local import LocalStore
-from project.backup.form import ABOUT, ARTIFACTS, DUMP, RUNS, SECRETS, About, read_about
+from project.backup.form import ABOUT, ARTIFACTS, DUMP, RUNS, SECRETS, About, read_about, split_address
 from project.embedded.instance import take_lock
 from project.embedded.layout import Layout, write_private
 from project.embedded.postgres import Postgres, find_binaries
@@ -135,8 +135,11 @@ def _write(path: Path, content: IO[bytes]) -> None:
 
 def _load_dump(dump: Path, url: str) -> None:
     command = [str(find_binaries() / "pg_restore"), "--no-owner", "--single-transaction", "--exit-on-error"]
-    command += [f"--dbname={url}", str(dump)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the packaged program
+    address, environment = split_address(url)
+    command += [f"--dbname={address}", str(dump)]
+    done = subprocess.run(  # noqa: S603 - the packaged program
+        command, capture_output=True, text=True, check=False, env=environment
+    )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["?"])[-1]
         raise InvalidInput(f"The dump could not be restored, and the database is empty as before: {last}")

@@ -18,7 +18,7 @@ from django.db import connection
 
 from models_registry.artifacts.opening import find_store
 from models_registry.store.local import LocalStore
-from project.backup.form import ABOUT, ARTIFACTS, DUMP, FORM, RUNS, SECRETS, About
+from project.backup.form import ABOUT, ARTIFACTS, DUMP, FORM, RUNS, SECRETS, About, split_address
 from project.embedded.layout import Layout
 from project.embedded.postgres import find_binaries
 from workspaces.errors import InvalidInput
@@ -57,18 +57,28 @@ def write_backup(file: Path, *, runs: bool = False) -> Backup:
                         pass
             out.flush()
             os.fsync(out.fileno())
-        os.link(draft, file)  # refuses a file that has come meanwhile
+        if file.exists():  # it has come meanwhile
+            raise InvalidInput(f"{file} is there already: name another file.")
+        draft.rename(file)
     return Backup(str(file), file.stat().st_size, len(artifacts), folder is not None)
 
 
 def _dump_database(dump: Path) -> str:
     """PostgreSQL's version. The programs are those of the package, which dump older servers, too."""
-    url = settings.DATABASE_URL
+    address, environment = split_address(settings.DATABASE_URL)
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
         server = str(cursor.fetchone()[0])
-    command = [str(find_binaries() / "pg_dump"), "--format=custom", "--no-owner", f"--file={dump}", url]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the packaged program
+    command = [
+        str(find_binaries() / "pg_dump"),
+        "--format=custom",
+        "--no-owner",
+        f"--file={dump}",
+        f"--dbname={address}",
+    ]
+    done = subprocess.run(  # noqa: S603 - the packaged program
+        command, capture_output=True, text=True, check=False, env=environment
+    )
     if done.returncode != 0:
         raise InvalidInput(f"The database could not be dumped: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
     return server

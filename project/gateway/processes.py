@@ -6,6 +6,7 @@ One whose event loop has not come round for STUCK_SECONDS is killed, and replace
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -57,7 +58,7 @@ class Processes:
             if now - looked > PAUSED_SECONDS:  # this process stood still, so the others may have, too
                 for place, _ in self._pids.values():
                     self._beat(place)
-            elif not self._stopping:
+            else:
                 self._kill_stuck()
             looked = now
 
@@ -68,7 +69,7 @@ class Processes:
         if pid:
             self._pids[pid] = (place, time.monotonic())
             if self._stopping:  # the signal came in between
-                os.kill(pid, signal.SIGTERM)
+                _send(pid, signal.SIGTERM)
             return
         code = 1
         try:
@@ -101,15 +102,21 @@ class Processes:
             (beat,) = _MOMENT.unpack_from(self._beats, place * _MOMENT.size)
             if time.monotonic() - beat > STUCK_SECONDS:
                 log.error("gateway_process_stuck", pid=pid, seconds=round(time.monotonic() - beat, 1))
-                os.kill(pid, signal.SIGKILL)
+                _send(pid, signal.SIGKILL)
 
     def _beat(self, place: int) -> None:
         _MOMENT.pack_into(self._beats, place * _MOMENT.size, time.monotonic())
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
-        for pid in self._pids:
-            os.kill(pid, signal.SIGTERM)
+        for pid in list(self._pids):
+            _send(pid, signal.SIGTERM)
+
+
+def _send(pid: int, number: int) -> None:
+    """To a process that may have been waited for at this moment."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _die_with(parent: int) -> None:

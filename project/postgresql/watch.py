@@ -48,7 +48,10 @@ class Watch:
         """Starts a probe, unless one runs or has ended just now."""
         if time.monotonic() < self._next_probe or not self._probing.acquire(blocking=False):
             return
-        threading.Thread(target=self._probe, name="database-probe", daemon=True).start()
+        try:
+            threading.Thread(target=self._probe, name="database-probe", daemon=True).start()
+        except RuntimeError:  # no more threads; the next statement that waits tries again
+            self._probing.release()
 
     def _probe(self) -> None:
         try:

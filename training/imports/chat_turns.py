@@ -13,6 +13,8 @@ from models_registry.backends.chat_reading import is_silent, read_message, read_
 from models_registry.backends.chat_rows import Message
 
 MOST_MESSAGES = 2_000
+MOST_REPEATED = 32 * 1024 * 1024
+"""Characters that the turns of one chat may have together: each repeats all that was said before it."""
 
 
 class Turn(NamedTuple):
@@ -37,8 +39,9 @@ def split_turns(messages: Sequence[Any], tools: Sequence[Any] = ()) -> list[Turn
         raise ValueError("messages: none is the assistant's, so there is nothing to learn")
     if read[-1][1]["role"] in ("user", "system"):
         raise ValueError(f"messages: end with the {read[-1][1]['role']}'s; the assistant's reply to it is missing")
-    turns = []
+    turns, said, repeated = [], 0, 0
     for at, (place, message) in enumerate(read):
+        before_it, said = said, said + len(message["content"]) + len(str(message.get("tool_calls", "")))
         if message["role"] != "assistant":
             continue
         for call in message.get("tool_calls") or ():
@@ -47,6 +50,12 @@ def split_turns(messages: Sequence[Any], tools: Sequence[Any] = ()) -> list[Turn
         if not any(before["role"] in ("user", "tool") for _, before in read[:at]):
             continue  # a greeting: nobody has asked anything
         if messages[place].get("weight") != 0:
+            repeated += before_it
+            if repeated > MOST_REPEATED:
+                raise ValueError(
+                    f"messages: the turns up to messages[{place}] repeat more than {MOST_REPEATED:,} characters of "
+                    "what was said before them; cut the chat into several"
+                )
             turns.append(Turn(tuple(before for _, before in read[:at]), message))
     if not turns:
         raise ValueError("messages: no turn of the assistant's answers anything that is learnt from")

@@ -23,6 +23,8 @@ from training.imports.turn_rows import name_rows
 from training.models import DatasetKind
 
 PLACE = re.compile(r":(\d+): ")
+MOST_WRITTEN = 256 * 1024 * 1024
+"""Characters of all prompts that a file makes; turns of chats repeat what was said before them."""
 OWN: Mapping[RowKind, type[Logged | Text | Preference]] = {
     RowKind.LOGGED: Logged,
     RowKind.TEXT: Text,
@@ -103,6 +105,7 @@ def _read_each(lines: Mapping[int, bytes], name: str) -> tuple[RowFile, list[str
     kinds: Counter[RowKind] = Counter()
     faults: list[str] = []
     seen: set[str] = set()
+    written = 0
     for number, line in lines.items():
         try:
             kind, made = _read_line(msgspec.json.decode(line), number)
@@ -113,6 +116,12 @@ def _read_each(lines: Mapping[int, bytes], name: str) -> tuple[RowFile, list[str
         except (ValueError, *BROKEN) as error:
             faults.append(f"{name}:{number}: {error}")
             continue
+        written += sum(len(row["prompt"]) for row in made)
+        if written > MOST_WRITTEN:
+            faults.append(
+                f"{name}:{number}: the prompts up to here have more than {MOST_WRITTEN:,} characters; cut the file"
+            )
+            break
         kinds[kind] += 1
         seen.update(row["id"] for row in made)
         rows += made

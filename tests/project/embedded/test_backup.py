@@ -12,7 +12,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from project.backup.form import split_address
 from project.embedded.layout import PROJECT_ROOT, Layout
 from project.embedded.postgres import Postgres
 from tests.template_database import migrate_instance
@@ -120,3 +122,11 @@ def test_what_is_damaged_is_said_and_what_is_no_backup_changes_nothing(
     done = manage("restore", climbing)
     assert done.returncode == 1 and f"missing or damaged: {digest}" in done.stdout, done.stderr
     assert list(before.var.parent.rglob("outside")) == []
+
+
+def test_a_password_is_no_argument_of_a_program() -> None:
+    address, environment = split_address("postgresql://ann:s3cret@db.example:5433/ledger?sslmode=require")
+    assert "s3cret" not in address and environment["PGPASSWORD"] == "s3cret"
+    assert conninfo_to_dict(address) == {
+        "user": "ann", "host": "db.example", "port": "5433", "dbname": "ledger", "sslmode": "require",
+    }  # fmt: skip

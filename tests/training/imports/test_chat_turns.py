@@ -143,3 +143,10 @@ def test_a_decision_that_answers_nobody_is_refused(messages: Any, reason: str) -
     with pytest.raises(ValueError, match="messages") as refused:
         served_turn(messages)
     assert str(refused.value) == reason
+
+
+def test_a_chat_whose_turns_repeat_too_much_is_refused_before_they_are_written() -> None:
+    said = [{"role": role, "content": "word " * 200} for _ in range(500) for role in ("user", "assistant")]
+    with pytest.raises(ValueError, match=r"the turns up to messages\[\d+\] repeat more than 33,554,432 characters"):
+        split_turns(said)
+    assert len(split_turns(said[:120])) == 60
