@@ -97,7 +97,8 @@ def tools_of(version: Version, options: Sequence[str] | None) -> list[dict[str, 
     names = options if options is not None else version.options
     tools = []
     for name in sorted(described) if names is None else names:
-        schema = described.get(name, {})
+        schema = described.get(name)
+        schema = schema if isinstance(schema, Mapping) else {}
         parameters = {key: value for key, value in schema.items() if key != "description"}
         tools.append(
             {

@@ -6,7 +6,7 @@ A template names fields of the state in double braces, dotted for nesting: `{{ i
 item.body? }}` is optional and then reads "none". `{{ options }}` lists the offered options. Nothing else is evaluated:
 stored text is data.
 
-A chat of several turns, with tools or with a system message of its own, is asked as it is, without the template.
+A chat is asked as it is, without the template: one message of the user's as a prompt, more of it as a chat.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from models_registry.backends.prompts import Prompt, put_before
 
 FIELD = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)(\?)?\s*\}\}")
 MISSING = "none"
+OF_CHAT = "{{ input }}"
+"""The template of an agent that chats and was made without one: the field that every chat's state has."""
 OF_CHATS = frozenset([
     "input", "messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "options",
     "model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n", "stream",
@@ -65,8 +67,8 @@ def as_text(value: Any) -> str:
 
 
 def make_prompt(version: Version, state: Mapping[str, Any], options: Sequence[str] = ()) -> Prompt:
-    """The chat that the state holds, after the version's system prompt, or else the version's filled template after it.
-    Raises PromptError."""
+    """What is asked after the version's system prompt: the chat that the state holds, or else the version's filled
+    template. Raises PromptError."""
     if is_chat(version, state):
         messages, tools = read_chat(state)
         if len(messages) > 1 or tools or messages[0]["role"] != "user":
@@ -74,6 +76,7 @@ def make_prompt(version: Version, state: Mapping[str, Any], options: Sequence[st
                 tools = [{"type": "function", "function": tool} for tool in tools_of(version, options)]
             told = put_before(version.system_prompt, messages)
             return Prompt(chat_as_text(told), "", tuple(map(dict, told)), tuple(tools))
+        return Prompt(messages[0]["content"], version.system_prompt)
     return Prompt(render_prompt(version.prompt_template, state, options), version.system_prompt)
 
 

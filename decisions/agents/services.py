@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import transaction
@@ -13,7 +13,7 @@ from django.db.models import Max
 from decisions.agents.actions import check_schema
 from decisions.agents.current import find_current_version
 from decisions.agents.kinds import FIVE, KINDS, action_schema, state_schema
-from decisions.agents.prompts import template_fields
+from decisions.agents.prompts import OF_CHAT, template_fields
 from decisions.errors import InvalidTemplate
 from decisions.models import (
     CHATTING,
@@ -59,13 +59,27 @@ class AgentSetup:
                 object.__setattr__(self, name, usual)
 
 
+def make_setup(kind: str, fields: Mapping[str, Any]) -> AgentSetup:
+    """Of the fields that were sent: what is left out is the kind's own where there is no prompt template, and an agent
+    of no kind that chats gets the template of chats. Raises InvalidInput."""
+    if "prompt_template" not in fields and kind not in KINDS and fields.get("action_space") in CHATTING:
+        fields = {"prompt_template": OF_CHAT, **fields}
+    return AgentSetup(**fields) if "prompt_template" in fields else replace(kind_setup(kind), **fields)
+
+
 def kind_setup(kind: str) -> AgentSetup:
     """What an agent of this kind takes that brings no set-up of its own. Raises InvalidInput for CUSTOM."""
     known = KINDS.get(kind)
     if known is None:
         raise InvalidInput(
             "This kind of agent has no default setup.",
-            faults=[FieldFault("prompt_template", "is missing", f"a template, or a kind of {', '.join(KINDS)}")],
+            faults=[
+                FieldFault(
+                    "prompt_template",
+                    "is missing",
+                    f"a template, a kind of {', '.join(KINDS)}, or an action_space of {' or '.join(sorted(CHATTING))}",
+                )
+            ],
         )
     return AgentSetup(
         prompt_template=known.prompt_template,

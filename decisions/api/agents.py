@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,7 +14,7 @@ from rest_framework.views import APIView
 from decisions.agents.caching import change_cache
 from decisions.agents.current import find_current_version
 from decisions.agents.revising import revise_agent, switch_agent
-from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
+from decisions.agents.services import create_agent, kind_unit, make_setup
 from decisions.api.batches import body_of
 from decisions.api.editing import STATED_ETAG, get_agent, read_expected
 from decisions.api.serializers.agents import (
@@ -43,11 +42,6 @@ DECIDE = BodyDecoder(DecideItem)
 MAX_DECIDE = 256
 
 
-def _setup(kind: str, fields: dict[str, Any]) -> AgentSetup:
-    """As given; what was left out is the kind's own where no prompt template was given."""
-    return AgentSetup(**fields) if "prompt_template" in fields else replace(kind_setup(kind), **fields)
-
-
 class AgentList(generics.ListCreateAPIView[Agent]):
     """Lists the workspace's agents."""
 
@@ -70,7 +64,7 @@ class AgentList(generics.ListCreateAPIView[Agent]):
             name=fields.pop("name"),
             kind=kind,
             unit=fields.pop("unit", None) or kind_unit(kind),
-            setup=_setup(kind, fields),
+            setup=make_setup(kind, fields),
         )
         return Response(AgentSerializer(agent).data, status=201)
 

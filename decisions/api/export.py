@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from django.http import StreamingHttpResponse
@@ -15,7 +16,7 @@ from rest_framework.views import APIView
 
 from decisions.models import AgentKind
 from decisions.queries.export import FORMATS, ExportChoice, export_lines
-from decisions.queries.left_out import count_left_out
+from decisions.queries.left_out import count_left_out, count_unusable
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
@@ -125,23 +126,26 @@ LEFT_OUT_HEADER = OpenApiParameter(
     OpenApiParameter.HEADER,
     response=[200],
     description="Number of decisions that each limit given left out, such as `limit=120, min_reward=3`; `10000+` where "
-    "there may be more, and `none` without a limit",
+    "there may be more. `unusable=2` counts decisions without a line: their state lacks a field of the prompt, or is a "
+    "chat that cannot be read. `none` where nothing is counted",
 )
 MOST_COUNTED = 10_000
-"""So many decisions beyond an export's limit are looked at before its first line is sent."""
+"""So many decisions of an export, and so many beyond its limit, are looked at before its first line is sent."""
 
 
 def stream_export(*, workspace: Workspace, chosen: ExportChoice, format: str, name: str) -> StreamingHttpResponse:
-    """The lines as a file of this name; a header says what the limits left out."""
+    """The lines as a file of this name; a header says what the limits left out, and how many make no line."""
     lines = export_lines(workspace=workspace, chosen=chosen, format=format)
     left_out = count_left_out(workspace=workspace, chosen=chosen, most=MOST_COUNTED)
+    unusable = count_unusable(workspace=workspace, chosen=chosen, format=format, most=MOST_COUNTED)
+    left_out = replace(left_out, unusable=unusable)
     headers = {"Content-Disposition": f'attachment; filename="{name}"', LEFT_OUT: left_out.as_header(chosen)}
     return StreamingHttpResponse(in_chunks(lines), content_type=NDJSON, headers=headers)
 
 
 class DecisionExport(APIView):
     """Streams decisions as JSON lines for training, newest first: chats, or prompts with completions. The header
-    Reckoner-Left-Out says how many decisions each limit left out."""
+    Reckoner-Left-Out says how many decisions each limit left out, and how many make no line."""
 
     scopes = {"GET": Scope.EXPORT_READ}
     content_negotiation_class = OneFormat

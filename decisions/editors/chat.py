@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from decisions.agents.actions import Schema, check_schema
 from decisions.agents.chat_actions import without_ids
 from decisions.agents.prompts import as_text
 from decisions.editors.editor import Case, Control, Draft, Editor, Entered, Form, Row, place_faults
@@ -40,6 +41,10 @@ class ChatEditor(Editor):
         now = _list(action) or [action]
         return removed + tuple(take_apart(_title(one), _arguments(one), MISSING, compared=True) for one in now)
 
+    def find_faults(self, case: Case, action: Any) -> list[FieldFault]:
+        faults = super().find_faults(case, action)
+        return faults if faults or not isinstance(action, list) else _find_argument_faults(case, action)
+
     def enter(self, case: Case) -> Entered:
         entered = {TEXT: [_text(case.action)], **write_order(range(len(_list(case.action))))}
         for _, fields, _ in _read(case, entered):
@@ -71,6 +76,17 @@ class ChatEditor(Editor):
                 faults.append(FieldFault("action", "was written, and there are tool calls, too", "one of both"))
             return Draft([one.action for one in drafts], tuple(faults))
         return Draft([] if isinstance(case.action, list) and not text.strip() else text)
+
+
+def _find_argument_faults(case: Case, calls: Sequence[Any]) -> list[FieldFault]:
+    """Of arguments that their tool does not take. A client's schema that nothing can be checked by refuses nothing."""
+    known = {tool["name"]: tool["parameters"] for tool in case.tools}
+    return [
+        fault
+        for index, call in enumerate(calls)
+        if (schema := known.get(call["name"])) is not None and check_schema(schema) is None
+        for fault in Schema(schema, f"action[{index}].arguments").faults(call["arguments"])
+    ]
 
 
 def _show_calls(calls: Sequence[Any]) -> tuple[Part, ...]:

@@ -24,12 +24,14 @@ Entered = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A decision as its editor needs it: the action that the agent took, and what it could have been."""
+    """A decision as its editor needs it: the action that the agent took, and what it could have been. `tools`: those of
+    a chat that say what arguments they take, as `decisions.agents.forms.tools_of` has them."""
 
     space: Space
     action: Any
     options: Sequence[str] | None
     state: Mapping[str, Any]
+    tools: Sequence[Mapping[str, Any]] = ()
 
     @property
     def schema(self) -> Mapping[str, Any]:

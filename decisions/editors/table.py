@@ -8,13 +8,15 @@ from typing import Any
 
 from decisions.agents.actions import Space
 from decisions.agents.current import space_of
+from decisions.agents.forms import tools_of
+from decisions.agents.prompts import read_offered_tools
 from decisions.editors.chat import ChatEditor
 from decisions.editors.choice import ChoiceEditor
 from decisions.editors.editor import Case, Editor
 from decisions.editors.findings import FindingsEditor, has_findings
 from decisions.editors.ranking import RankingEditor
 from decisions.editors.structured import StructuredEditor
-from decisions.models import ActionSpaceKind, Decision
+from decisions.models import CHATTING, ActionSpaceKind, Decision
 
 Fits = Callable[[Mapping[str, Any]], bool]
 
@@ -46,4 +48,7 @@ def editor_of(decision: Decision) -> Editor:
 
 def case_of(decision: Decision) -> Case:
     state = decision.state if isinstance(decision.state, dict) else {}
-    return Case(space_of(decision.agent_version), decision.action, decision.options, state)
+    version = decision.agent_version
+    chats = version.action_space in CHATTING
+    tools = read_offered_tools(version, state) or tools_of(version, decision.options) if chats else ()
+    return Case(space_of(version), decision.action, decision.options, state, tools)

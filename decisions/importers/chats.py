@@ -30,6 +30,7 @@ from decisions.importers.records import (
     object_of,
     read_each,
 )
+from decisions.models.finish_reasons import read_finish_reason
 from decisions.traces.messages import find_question
 
 
@@ -55,6 +56,7 @@ def read_line(record: Record, reading: Reading) -> list[Found]:
             "observed_at": moment,
             "item_ref": about.get("itemId"),
             "project_ref": about.get("opusId"),
+            "finish_reason": read_finish_reason(about.get("finishReason")),
             "external_id": str(own)[:LONGEST_NAME] if own else None,
         }
     )

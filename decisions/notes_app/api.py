@@ -336,7 +336,7 @@ class ExportView(NotesView):
 
 class Export(ExportView):
     """Streams decisions as JSON lines of chats, newest first. The header Reckoner-Left-Out says how many decisions each
-    limit left out."""
+    limit left out, and how many make no line."""
 
     @extend_schema(
         operation_id="notes_export_chats",
@@ -350,7 +350,7 @@ class Export(ExportView):
 
 class ExportFile(ExportView):
     """Streams an agent's decisions as JSON lines of prompt and completion, newest first. The header Reckoner-Left-Out
-    says how many decisions each limit left out."""
+    says how many decisions each limit left out, and how many make no line."""
 
     @extend_schema(
         operation_id="notes_export_completions",

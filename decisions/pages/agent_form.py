@@ -15,15 +15,21 @@ from typing import Any
 from django import forms
 from django.utils.text import slugify
 
+from decisions.agents.prompts import OF_CHAT
 from decisions.agents.revising import FIELDS
 from decisions.agents.services import COMPLETION_TOKENS, PROMPT_TOKENS, AgentSetup
-from decisions.models import ActionSpaceKind, AgentKind
+from decisions.models import CHATTING, ActionSpaceKind, AgentKind
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.json_field import JsonObjectField
 from workspaces.http.parsing import check_body
 
 LONGEST_OPTION = 200
 LEAST_PROMPT, MOST_PROMPT, MOST_COMPLETION = 4, 131_072, 32_768
+OF_TEXT = "{{ text }}"
+FIELDS_HELP = (
+    "{{ name }} and {{ name.inner }} are fields of the state; a ? after the name marks an optional field. "
+    "{{ options }} lists the options. Agents of text and tool calls answer a chat as it is, without the prompt."
+)
 FURTHER = ("action_space", "max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema")
 
 
@@ -39,8 +45,7 @@ class SetupForm(forms.Form):
         label="Prompt",
         strip=False,
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "mono", "dir": "auto"}),
-        help_text="{{ name }} and {{ name.inner }} are fields of the state; a ? after the name marks an optional "
-        "field. {{ options }} lists the options.",
+        help_text=FIELDS_HELP,
     )
     system_prompt = forms.CharField(
         label="System prompt",
@@ -132,6 +137,13 @@ class AgentForm(SetupForm):
 class NewAgentForm(SetupForm):
     """`kind` is the one that the form began with."""
 
+    prompt_template = forms.CharField(
+        label="Prompt",
+        required=False,
+        strip=False,
+        widget=SetupForm.base_fields["prompt_template"].widget,
+        help_text=f"{FIELDS_HELP} Leave empty for {OF_CHAT} for text and tool calls, else {OF_TEXT}.",
+    )
     kind = forms.ChoiceField(choices=AgentKind.choices, widget=forms.HiddenInput)
     name = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"dir": "auto"}))
     slug = forms.SlugField(
@@ -146,6 +158,8 @@ class NewAgentForm(SetupForm):
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or self.cleaned_data
+        if not given.get("prompt_template", "{"):
+            given["prompt_template"] = OF_CHAT if given.get("action_space") in CHATTING else OF_TEXT
         if "name" in given and "slug" in given and not given["slug"]:
             given["slug"] = slugify(given["name"])[:63]
             if not given["slug"]:

@@ -16,7 +16,7 @@ from workspaces.errors import InvalidInput
 from workspaces.models import Role
 from workspaces.pages.guard import PageRequest, workspace_page
 
-CUSTOM_SETUP = AgentSetup("{{ text }}")
+CUSTOM_SETUP = AgentSetup("")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,4 +1,4 @@
-"""How many decisions the limits of an export leave out, by the first limit that does."""
+"""How many decisions an export leaves out: by the first limit that does, and those that make no line."""
 
 from __future__ import annotations
 
@@ -7,24 +7,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from decisions.queries.export import ExportChoice, export_rows
+from decisions.agents.prompts import PromptError
+from decisions.queries.export import FORMATS, ExportChoice, export_rows
 from workspaces.models import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """`counts` by limit; at least so many where not everything was looked at."""
+    """`counts` by limit, and `unusable` decisions, which make no line; at least so many where not everything was looked
+    at."""
 
     counts: Mapping[str, int]
     is_complete: bool = True
+    unusable: int = 0
 
     def as_header(self, chosen: ExportChoice) -> str:
-        """The limits that are set, such as `limit=120, min_reward=3`; `10000+` where there may be more. `none` without
-        a limit."""
+        """The limits that are set, such as `limit=120, min_reward=3`; `10000+` where there may be more. `unusable=2`
+        where there are any. `none` without either."""
         is_set = {name: getattr(chosen, name) for name in self.counts}
         limits = [name for name, value in sorted(is_set.items()) if value is not None and value is not False]
         more = "" if self.is_complete else "+"
-        return ", ".join(f"{name}={self.counts[name]}{more}" for name in limits) or "none"
+        unusable = [f"unusable={self.unusable}"] if self.unusable else []
+        return ", ".join([*(f"{name}={self.counts[name]}{more}" for name in limits), *unusable]) or "none"
+
+
+def count_unusable(*, workspace: Workspace, chosen: ExportChoice, format: str, most: int) -> int:
+    """How many of the newest `most` of the chosen decisions make no line: their state lacks a field of the prompt, or
+    is a chat that cannot be read. Raises InvalidInput as `export_rows` does."""
+    count = 0
+    for row in islice(export_rows(workspace=workspace, chosen=chosen), most):
+        try:
+            FORMATS[format](row)
+        except PromptError:
+            count += 1
+    return count
 
 
 def count_left_out(*, workspace: Workspace, chosen: ExportChoice, most: int | None = None) -> LeftOut:

@@ -52,6 +52,17 @@ def read_answer(value: Any) -> list[Message]:
     return _words("assistant", value)
 
 
+def read_ending(value: Any) -> Any:
+    """The word of an answer's body for why it ended; None where it says none."""
+    given = parse_text(value)
+    if not isinstance(given, dict):
+        return None
+    for several, word in (("choices", "finish_reason"), ("candidates", "finishReason")):
+        if isinstance(answers := given.get(several), list) and answers and isinstance(answers[0], dict):
+            return answers[0].get(word)
+    return given.get("stop_reason")
+
+
 def read_tools(value: Any) -> Any:
     """The tools on offer, each as an object whose schema is called `parameters`."""
     return [_read_tool(parse_text(tool)) for tool in value] if isinstance(value, list) else value

@@ -3,11 +3,11 @@ PURE."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from decisions.traces import names
-from decisions.traces.bodies import read_answer, read_request, read_tools, tools_of_request
+from decisions.traces.bodies import read_answer, read_ending, read_request, read_tools, tools_of_request
 from decisions.traces.messages import Message, parse_text, read_messages, unflatten
 from decisions.traces.spans import Span
 
@@ -46,15 +46,29 @@ def messages_out(span: Span) -> list[Message]:
     return found or read_answer(names.find_value(span.attributes, "output"))
 
 
+def find_ending(span: Span) -> Any:
+    """The word for why the first answer ended, where it stands in the answer, its event or its body; None where it does
+    not."""
+    answers = _find_written(span, "messages_out", names.FLAT_MESSAGES_OUT)
+    if not answers:
+        answers = [event.attributes for event in span.events if event.name == names.CHOICE_EVENT]
+    said = answers[0].get("finish_reason") if answers and isinstance(answers[0], Mapping) else None
+    return said or read_ending(names.find_value(span.attributes, "output"))
+
+
 def _written(span: Span, wanted: str, prefixes: Iterable[str]) -> list[Message]:
-    """On the span, or on the event that instrumentations use when the span would become too large."""
+    return read_messages(_find_written(span, wanted, prefixes))
+
+
+def _find_written(span: Span, wanted: str, prefixes: Iterable[str]) -> list[Any]:
+    """Messages as the span has them, or the event that instrumentations use when the span would become too large."""
     for attributes in (span.attributes, *(e.attributes for e in span.events if e.name == names.DETAILS_EVENT)):
         given = parse_text(names.find_value(attributes, wanted))
         if isinstance(given, list):
-            return read_messages(given)
+            return given
     for prefix in prefixes:
         if isinstance(given := unflatten(span.attributes, prefix), list):
-            return read_messages(given)
+            return given
     return []
 
 

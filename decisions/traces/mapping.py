@@ -16,7 +16,7 @@ from typing import Any
 
 from decisions.answer_ids import MESSAGE, read_decision_id
 from decisions.traces import names
-from decisions.traces.chats import messages_in, messages_out, tools_of
+from decisions.traces.chats import find_ending, messages_in, messages_out, tools_of
 from decisions.traces.messages import find_question, only_argument, parse_text, unflatten
 from decisions.traces.spans import Span, moment
 from workspaces.storage.ids import uuid7_of
@@ -297,9 +297,9 @@ def _decisions(span: Span, kind: str, agent: str) -> Iterator[MappedDecision]:
 
 
 def _ending(span: Span) -> Any:
-    """Why the answer ended, in the sender's word."""
+    """Why the answer ended, in the sender's word: what the span says of it, or else the answer itself."""
     found = parse_text(names.find_value(span.attributes, "finish_reason"))
-    return found[0] if isinstance(found, list) and found else found
+    return (found[0] if isinstance(found, list) and found else found) or find_ending(span)
 
 
 def _as_made(call: Mapping[str, Any]) -> dict[str, Any]:

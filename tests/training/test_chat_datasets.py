@@ -47,9 +47,9 @@ def chat(*messages: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"input": messages[-1]["content"], "messages": list(messages), **fields}
 
 
-def agent_of(workspace: Any, space: str = "text") -> Any:
+def agent_of(workspace: Any, space: str = "text", template: str = "{{ input }}") -> Any:
     agent = AgentFactory(workspace=workspace, slug="helper", kind="CUSTOM")
-    version = {"prompt_template": "{{ input }}", "system_prompt": "You book.", "options": None}
+    version = {"prompt_template": template, "system_prompt": "You book.", "options": None}
     AgentVersionFactory(agent=agent, action_space=space, **version)
     RewardSpecFactory(agent=agent, signal="verdict")
     return agent
@@ -98,6 +98,15 @@ class TestTexts:
         one = rows[str(alone.id)]
         assert (one["prompt"], one["system"], one["completion"]) == ("Tuesday", "You book.", "What about it?")
         assert "messages" not in one
+
+    @pytest.mark.parametrize("template", ["{{ text }}", "Answer {{ input }} in one word."])
+    def test_a_chat_of_one_message_is_learnt_as_it_was_served_whatever_the_template(
+        self, workspace: Any, by: Any, store: Path, template: str
+    ) -> None:
+        agent = agent_of(workspace, template=template)
+        told = decide(agent, chat(TUESDAY), "What about it?")
+        row = texts_of(by, agent)[str(told.id)]
+        assert (row["prompt"], row["system"], row["completion"]) == ("Tuesday", "You book.", "What about it?")
 
     def test_calls_are_calls_and_words_are_words(self, workspace: Any, by: Any, store: Path) -> None:
         agent = agent_of(workspace, "tool_calls")

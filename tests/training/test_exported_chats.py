@@ -97,6 +97,13 @@ class TestExports:
         assert call["messages"] == [under, user("Rain?"), assistant('[{"arguments":{"at":"Oslo"},"name":"look"}]')]
         assert (template["metadata"]["chat"], template["metadata"]["state"]) == (True, {"input": "Hi"})
 
+    def test_a_chat_of_one_message_is_exported_whatever_the_template(self, workspace: Any) -> None:
+        decide(agent_of(workspace, template="{{ text }}"), chat(TUESDAY), "What about it?")
+        report = ExportReport()
+        [line] = exported(workspace, "completion", report)
+        assert (line["prompt"], line["system"], line["completion"]) == ("Tuesday", "You book.", "What about it?")
+        assert report.unusable == 0
+
     @pytest.mark.parametrize("format", list(FORMATS))
     def test_either_format_is_read_back_as_the_rows_of_a_dataset(
         self, workspace: Any, by: Any, told: Any, store: Path, tmp_path: Path, format: str

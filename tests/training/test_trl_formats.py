@@ -43,6 +43,13 @@ def test_each_row_in_each_format() -> None:
     assert formatted("preference", PAIR | {"source": "label"}) == [PAIR]
 
 
+def test_messages_are_without_what_is_known_to_be_wrong() -> None:
+    unknown, wrong = TEXT | {"id": "5", "reward": None}, TEXT | {"id": "6", "reward": 0.0}
+    rejected = TEXT | {"id": "7", "reward": 1.0, "right": 0.0}
+    kept = formatted("messages", wrong, LABELLED, TEXT, unknown, rejected, LOGGED)
+    assert [row["id"] for row in kept] == ["1", "3", "5"]
+
+
 def test_kto_has_as_many_right_ones_as_wrong_ones() -> None:
     judged = formatted("kto", LABELLED, LOGGED, TEXT, TEXT | {"reward": 0.59}, TEXT | {"reward": None}, PAIR)
     assert sorted(row["label"] for row in judged) == [False, False, False, True, True, True]
@@ -139,6 +146,7 @@ class TestChats:
         ("preference", [TEXT], "only preference pairs"),
         ("completion", [PAIR | {"chosen": None}], None),
         ("messages", [PAIR], "ask for preference"),
+        ("messages", [LOGGED, TEXT | {"right": 0.0}], "every completion is known to be wrong"),
     ],
 )
 def test_what_the_rows_do_not_hold_is_refused_before_the_first_row(

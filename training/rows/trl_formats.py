@@ -122,6 +122,20 @@ def as_messages(row: Row) -> Row:
     return {"id": row["id"], "messages": turns, **_tools_of(row)}
 
 
+def make_messages(read: Read) -> Iterator[Row]:
+    """Each row as one chat, to be imitated: without those that are known to be wrong. Raises CannotFormat where none is
+    left."""
+    first = next(_not_wrong(read), None)
+    if first is None:
+        raise CannotFormat("messages are what a model imitates, and every completion is known to be wrong")
+    as_messages(first)
+    return map(as_messages, _not_wrong(read))
+
+
+def _not_wrong(read: Read) -> Iterator[Row]:
+    return (row for row in read() if is_right(row) is not False)
+
+
 def as_preference(row: Row, style: Style) -> Row:
     """Prompt, chosen and rejected. Raises CannotFormat for rows that are no pairs."""
     if "chosen" not in row:
@@ -243,7 +257,7 @@ FORMATS: Mapping[str, Callable[[Read], Iterator[Row]]] = {
     "prompt": each_in_style(as_prompt),
     "completion": each(as_completion),
     "chat": each(as_chat),
-    "messages": each(as_messages),
+    "messages": make_messages,
     "preference": each_in_style(as_preference),
     "kto": make_kto,
     "groups": make_groups,

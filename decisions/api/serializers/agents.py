@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from decisions.agents.caching import LONGEST_SECONDS
 from decisions.agents.kinds import FIVE
-from decisions.models import ActionSpaceKind, Agent, AgentKind, AgentVersion
+from decisions.models import CHATTING, ActionSpaceKind, Agent, AgentKind, AgentVersion
 from workspaces.http.bodies import StrictBody, any_of
 
 
@@ -56,6 +56,7 @@ class AgentCreateSerializer(StrictBody):
         "anyOf": [
             {"required": ["prompt_template"]},
             {"properties": {"kind": any_of(*FIVE)}, "required": ["kind"]},
+            {"properties": {"action_space": any_of(*sorted(CHATTING))}, "required": ["action_space"]},
         ]
     }
     slug = serializers.SlugField(max_length=63)
@@ -64,7 +65,8 @@ class AgentCreateSerializer(StrictBody):
     unit = serializers.CharField(max_length=32, required=False, help_text="Default: the unit of the kind, user or item")
     prompt_template = serializers.CharField(
         required=False,
-        help_text="May use fields of the state: {{ title }}. Without it, the agent gets the setup of its kind",
+        help_text="May use fields of the state: {{ title }}. Without it, the agent gets the setup of its kind, and a "
+        "custom one of text or tool calls the template {{ input }}. A state with a chat is asked as it is, without it",
     )
     system_prompt = serializers.CharField(
         required=False,

@@ -71,6 +71,20 @@ def test_an_agent_that_chats_has_no_limits_unless_asked(api, space):
     assert tuple(client.get("agents/helper").json()["current"][name] for name in LIMITS) == usual
 
 
+@pytest.mark.parametrize("space", ["text", "tool_calls"])
+def test_an_agent_that_chats_may_come_without_a_template(api, space):
+    new = {"slug": "helper", "name": "Helper", "action_space": space, "options": ["look"]}
+    answer = api("admin").post("agents", new)
+    assert answer.status_code == 201, answer.content
+    assert AgentVersion.objects.get().prompt_template == "{{ input }}"
+
+
+def test_an_agent_that_chooses_has_a_template(api):
+    answer = api("admin").post("agents", {"slug": "helper", "name": "Helper", "options": ["a", "b"]})
+    [fault] = answer.json()["error"]["fields"]
+    assert fault["field"] == "prompt_template" and "text or tool_calls" in fault["expected"]
+
+
 def test_a_new_version_leaves_the_old_one_as_it_was(agent, by):
     old = AgentVersion.objects.values().get()
     new = create_agent_version(

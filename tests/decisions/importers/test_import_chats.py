@@ -58,8 +58,8 @@ def test_a_chat_that_was_served_is_the_same_chat_again(
     said.append({"role": "user", "content": "Rain?"})
     state = {"input": "Rain?", "messages": said, "tools": [tool]}
     made = {"agent": agent, "state": state, "options": None, "propensity": None, "confidence": None}
-    DecisionFactory(action=[call], completion="I look.", reasoning="since", **made)
-    DecisionFactory(action=[], completion="It rains.", **made)
+    DecisionFactory(action=[call], completion="I look.", reasoning="since", finish_reason="tool_calls", **made)
+    DecisionFactory(action=[], completion="It rains.", finish_reason="length", **made)
     by_template = made | {"state": {"input": "Rain?", "place": "Oslo"}}
     DecisionFactory(action=[{"name": "look", "arguments": {}}], **by_template)
     file = tmp_path / "chats.jsonl"
@@ -68,11 +68,11 @@ def test_a_chat_that_was_served_is_the_same_chat_again(
     assert (done.code, done.report["decisions"]) == (0, 3), done.errors
     rows = Decision.objects.for_workspace(other_workspace)
     assert {row.agent_version.system_prompt for row in rows} == {"You book."}
-    found = {row.completion: (row.state, row.action, row.reasoning) for row in rows}
+    found = {row.completion: (row.state, row.action, row.reasoning, row.finish_reason) for row in rows}
     assert found == {
-        "I look.": (state, [call], "since"),
-        "It rains.": (state, [], None),
-        None: (by_template["state"], [{"name": "look", "arguments": {}}], None),
+        "I look.": (state, [call], "since", "tool_calls"),
+        "It rains.": (state, [], None, "length"),
+        None: (by_template["state"], [{"name": "look", "arguments": {}}], None, None),
     }
 
 

@@ -13,7 +13,7 @@ from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.models import Decision, Feedback, Label
 from decisions.models.verdicts import find_correction, find_verdict
 from tools.actions import TO_CORRECT, make_decision_to_correct
-from tools.factories import DecisionFactory
+from tools.factories import AgentFactory, AgentVersionFactory, DecisionFactory
 from workspaces.access.actors import person
 from workspaces.storage.ids import uuid7
 
@@ -98,6 +98,48 @@ def test_every_kind_of_action_takes_its_own_corrections(api: Any, workspace: Any
             assert {re.split(r"[.[]", name)[0] for name, _ in faults} == {"correction"}, (kind, wrong)
         assert client.post("feedback", sent | {"correction": right}).status_code == 201
         assert correction_of(decision) == right
+
+
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+REFUSED_CALLS = [
+    ({"town": "X"}, {("[0].arguments.city", "is missing")}),
+    ({"city": 3}, {("[0].arguments.city", '3 is not of type "string"')}),
+]
+
+
+def chat_with_tools(workspace: Any, parameters: Any, **version: Any) -> Decision:
+    state = {"input": "Rain?", "messages": [{"role": "user", "content": "Rain?"}]}
+    if parameters is not None:
+        state["tools"] = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]
+    agent = AgentFactory(workspace=workspace, slug="helper", kind="CUSTOM")
+    AgentVersionFactory(agent=agent, action_space="text", options=None, **version)
+    return DecisionFactory(agent=agent, state=state, action="No.", options=["weather"], propensity=None)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["the chat's", "the agent's"])
+def test_calls_of_a_correction_take_what_their_tools_take(api: Any, workspace: Any, own: bool) -> None:
+    schema = {"action_schema": {"properties": {"weather": WEATHER}}}
+    decision = chat_with_tools(workspace, None, **schema) if own else chat_with_tools(workspace, WEATHER)
+    client = api("feedback:write")
+    said = {"metric": "verdict", "value": "corrected", "decision_id": str(decision.id)}
+    for arguments, faults in REFUSED_CALLS:
+        calls = [{"name": "weather", "arguments": arguments}]
+        found = set(faults_of(client.post("feedback", said | {"correction": calls})))
+        assert found == {(f"correction{place}", reason) for place, reason in faults}
+        label = {"verdict": "corrected", "corrected_action": calls}
+        assert {reason for _, reason in faults_of(client.post(f"decisions/{decision.id}/labels", label))} == {
+            reason for _, reason in faults
+        }
+    right = [{"name": "weather", "arguments": {"city": "Oslo"}}]
+    assert client.post("feedback", said | {"correction": right}).status_code == 201
+
+
+@pytest.mark.parametrize("parameters", [{"type": "nonsense"}, {"$ref": "http://10.0.0.1/"}, {}])
+def test_a_client_s_schema_that_checks_nothing_refuses_nothing(api: Any, workspace: Any, parameters: Any) -> None:
+    decision = chat_with_tools(workspace, parameters)
+    calls = [{"name": "weather", "arguments": {"town": "X"}}]
+    said = {"metric": "verdict", "value": "corrected", "decision_id": str(decision.id), "correction": calls}
+    assert api("feedback:write").post("feedback", said).status_code == 201
 
 
 def test_equal_json_is_one_text() -> None:

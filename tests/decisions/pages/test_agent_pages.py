@@ -348,6 +348,17 @@ class TestCreating:
         assert [one.slug for one in Agent.objects.all()] == ["filer"] and RegisteredModel.objects.count() == 1
         assert client.post(path, sent).status_code == 302
 
+    @pytest.mark.parametrize(
+        ("space", "template"),
+        [("text", "{{ input }}"), ("tool_calls", "{{ input }}"), ("choice", "{{ text }}")],
+    )
+    def test_an_empty_prompt_is_that_of_the_action_space(
+        self, client: Any, path: str, space: str, template: str
+    ) -> None:
+        sent = self.shown(client, path) | {"name": "Sorter", "options": "a\nb", "action_space": space}
+        assert sent["prompt_template"] == "" and client.post(path, sent).status_code == 302
+        assert AgentVersion.objects.get().prompt_template == template
+
     def test_an_agent_called_new_has_its_page(self, by: Any, client: Any, path: str) -> None:
         made = create_agent(by=by, slug="new", name="Newest", setup=AgentSetup("{{ text }}"))
         assert "<h1" in client.get(at("agent", made)).content.decode()

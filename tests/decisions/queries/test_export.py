@@ -435,6 +435,14 @@ class TestLeftOut:
         assert self.header(api, self.PATHS[0], "limit=1") == ("limit=1+", 1)
         assert self.header(api, self.PATHS[0], "limit=2") == ("limit=1", 2)
 
+    def test_the_header_counts_decisions_that_make_no_line(self, api, told, agent):
+        DecisionFactory(agent=agent, state={"note": "without the prompt's field"})
+        path = self.PATHS[0]
+        assert self.header(api, path, "format=completion") == ("limit=0, unusable=1", 3)
+        assert self.header(api, path, "format=completion&limit=none") == ("unusable=1", 3)
+        assert self.header(api, path, "format=completion&limit=1") == ("limit=3, unusable=1", 0)
+        assert self.header(api, path, "format=chat") == ("limit=0", 4)
+
     def test_the_header_is_documented(self, api):
         documents = [api("admin").get(f"/api/v1/schema{name}?format=json").json() for name in ("", "/notes-app")]
         paths = documents[0]["paths"] | documents[1]["paths"]

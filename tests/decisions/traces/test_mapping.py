@@ -47,6 +47,31 @@ class TestModelCalls:
         assert (decision.actions["choice"], decision.explicit) == ("travel", False)
         assert (told.agent, decision.agent) == ("notes-app", "notes-app")
 
+    def test_why_an_answer_ended_is_read_where_it_stands(self) -> None:
+        answer = {"role": "assistant", "parts": [{"type": "text", "content": "tra"}], "finish_reason": "length"}
+        said = NEW_GENAI["attributes"] | {"gen_ai.output.messages": json.dumps([answer])}
+        event = ("gen_ai.choice", {"index": 0, "finish_reason": "length", "message": json.dumps({"content": "tra"})})
+        flat = {"gen_ai.operation.name": "chat", "gen_ai.completion.0.content": "tra"}
+        bodies = (
+            ({"choices": [{"message": {"content": "tra"}, "finish_reason": "length"}]}, "length"),
+            ({"candidates": [{"content": {"parts": [{"text": "tra"}]}, "finishReason": "MAX_TOKENS"}]}, "MAX_TOKENS"),
+            ({"role": "assistant", "content": "tra", "stop_reason": "max_tokens"}, "max_tokens"),
+            ({"choices": [{"message": {"content": "tra"}}]}, None),
+        )
+        for fields, ending in (
+            ({"attributes": said}, "length"),
+            ({"attributes": said | {"gen_ai.response.finish_reasons": ["stop"]}}, "stop"),
+            ({"attributes": {"gen_ai.operation.name": "chat"}, "events": (event,)}, "length"),
+            ({"attributes": flat | {"gen_ai.completion.0.finish_reason": "length"}}, "length"),
+            ({"attributes": flat}, None),
+            *(
+                ({"attributes": {"gen_ai.operation.name": "chat", "output.value": json.dumps(body)}}, ending)
+                for body, ending in bodies
+            ),
+        ):
+            [decision] = read_span(make_span(**fields)).decisions
+            assert decision.finish_reason == ending, fields
+
     def test_tools_are_asked_for_and_answered(self) -> None:
         call = {"id": "call_1", "name": "search", "arguments": {"query": "invoices"}}
         span = make_span(
