@@ -23,6 +23,8 @@ AT_ONCE = 8
 MOST_CALLS = 8
 """Calls of tools in one answer of a model of ours, at most."""
 NAME = "action"
+WHOLE_PROMPT = 1_000_000
+"""Tokens, the most that our model server takes as a limit: no prompt is cut."""
 
 
 def write_each(
@@ -49,8 +51,9 @@ def chat_body(endpoint: Endpoint, item: WriteItem) -> dict[str, Any]:
     if item.max_tokens is not None:
         body["max_tokens"] = item.max_tokens
     schema = item.schema
-    if endpoint.kind == BackendKind.MODEL_SERVER and item.max_prompt_tokens is not None:
-        body["max_prompt_tokens"] = item.max_prompt_tokens
+    if endpoint.kind == BackendKind.MODEL_SERVER:
+        # With it, a limit of the answer is at most what fits beside the prompt, and not refused.
+        body["max_prompt_tokens"] = WHOLE_PROMPT if item.max_prompt_tokens is None else item.max_prompt_tokens
     if endpoint.asked_as_trained and not item.prompt.messages:
         schema = calls_schema(item.tools) if item.tools and item.must_call else schema
     elif item.tools:

@@ -250,6 +250,20 @@ def stories(module_db, tmp_path_factory):
         }
 
 
+def make_served_chat(workspace, refs):
+    """The decision of the agent that plans journeys: a chat that it answered by calling a tool."""
+    setup = AgentSetup(prompt_template="{{ input }}", action_space="tool_calls", system_prompt="You plan journeys.")
+    planner = create_agent(by=system(workspace), slug="planner", name="Planner", kind="CUSTOM", setup=setup)
+    served = json.loads(ledger.served_line({}))
+    [_, asked, answer] = served["messages"]
+    [call] = answer["tool_calls"]
+    state = {"input": asked["content"], "messages": [asked], "tools": served["tools"]}
+    action = [{"id": call["id"], **call["function"]}]
+    decision = DecisionFactory(agent=planner, state=state, options=["weather"], action=action, confidence=None, **refs)
+    FeedbackFactory(decision=decision)
+    return decision
+
+
 def make_ledger(workspace):
     """What the story of the examples says that there is; the real id of each of its ids."""
     by = system(workspace)
@@ -269,6 +283,7 @@ def make_ledger(workspace):
     decision = DecisionFactory(agent=agent, state=ledger.STATE, action="travel", episode=episode, **refs)
     FeedbackFactory(decision=decision)
     RewardFactory(decision=decision)
+    RewardFactory(decision=make_served_chat(workspace, refs))
     queue = LabelQueueFactory(workspace=workspace, slug="tickets", overlap=2, filters={"agent": "filer"})
     disputed = QueueItemFactory(queue=queue, decision=decision, state="disputed")
     for place, said, right in ((1, "confirmed", None), (2, "corrected", "finance")):
