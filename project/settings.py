@@ -416,6 +416,8 @@ for _bound in BACKEND_KEYS:
 # A server that has another one to stand in for it is waited for no longer than this.
 FALLBACK_SECONDS = env_float("RECKONER_FALLBACK_SECONDS", "1.2")
 LONGEST_ANSWER_SECONDS = env_float("RECKONER_LONGEST_ANSWER_SECONDS", "840")
+# Where apps reach the gateway, as the page that connects an app writes it; "": port 8020 of the host that serves it.
+GATEWAY_URL = env("RECKONER_GATEWAY_URL", embedded_url("GATEWAY_URL") or "")
 # How many chats the gateway answers at the same time. It refuses further ones.
 GATEWAY_CHATS = env_int("RECKONER_GATEWAY_CHATS", "512")
 # Processes of the gateway, each of which answers so many.

@@ -30,6 +30,9 @@ class ActionSpaceKind(models.TextChoices):
 CHATTING = frozenset({ActionSpaceKind.TEXT, ActionSpaceKind.TOOL_CALLS})
 """Agents that may be asked by chats, and answer in words or call tools (`decisions.agents.chat_actions`)."""
 
+EXPLORING = frozenset({ActionSpaceKind.CHOICE, ActionSpaceKind.RANKING})
+"""Agents of which a share of the decisions is drawn evenly from their options."""
+
 
 class Agent(WorkspaceOwned):
     """`unit` says what an experiment sticks to: user, item, project, …
@@ -111,6 +114,14 @@ class AgentVersion(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.agent.slug} v{self.number}"
+
+    @property
+    def explores(self) -> bool:
+        return self.action_space in EXPLORING
+
+    @property
+    def chats(self) -> bool:
+        return self.action_space in CHATTING
 
 
 class ArmSetup(WorkspaceOwned):

@@ -42,7 +42,7 @@ def _ledger(request: PageRequest) -> QuerySet[Decision]:
 
 
 def get_decision(request: PageRequest, pk: uuid.UUID) -> Decision:
-    decision = _ledger(request).filter(pk=pk).first()
+    decision = _ledger(request).select_related("episode").filter(pk=pk).first()
     if decision is None:
         raise Http404("Decision not found.")
     return decision

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from decisions.agents.chat_actions import CHATTING
 from decisions.agents.prompts import as_text
 from decisions.editors.editor import Form
 from decisions.editors.parts import Part
@@ -16,13 +17,20 @@ from decisions.editors.table import case_of, editor_of
 from decisions.models import ActionSpaceKind, Decision, Feedback, Label, Reward
 from decisions.models.finish_reasons import INCOMPLETE
 from decisions.models.verdicts import find_correction, find_verdict, label_key
+from decisions.queries.chat_shown import (
+    LONG_TEXT,
+    ShownCall,
+    ShownChat,
+    find_rest,
+    show_calls,
+    show_chat,
+    summarise_chat,
+)
 from decisions.queries.suggestion_shown import ShownSuggestion
 from workspaces.templatetags import show
 
 MAX_KEYS = 9
 """Digits 1 to 9 choose an option. With more options than digits, the likeliest come first."""
-LONG_TEXT = 1_200
-"""Longer values get a box of their own to scroll in."""
 MAX_DEPTH = 8
 MAX_CHILDREN = 200
 TONES = {"confirmed": "ok", "corrected": "info", "overridden": "info"}
@@ -81,6 +89,12 @@ class SaidLabel:
         return "" if corrected is None else editor_of(self.decision).say(corrected)
 
     @property
+    def calls(self) -> tuple[ShownCall, ...]:
+        """The answer's tool calls, with their ids."""
+        chats = self.decision.agent_version.action_space in CHATTING and not self.decision.is_erased
+        return show_calls(self.decision.action) if chats else ()
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         return show_correction(self.decision, self.label.corrected_action)
 
@@ -97,6 +111,7 @@ class ShownDecision:
     corrected_action: Any
     rewards: tuple[Reward, ...]
     suggestion: ShownSuggestion | None = None
+    chat: ShownChat | None = None
 
     @property
     def title(self) -> str:
@@ -114,6 +129,12 @@ class ShownDecision:
     def line(self) -> str:
         """The action in one line."""
         return editor_of(self.decision).say(self.decision.action)
+
+    @property
+    def calls(self) -> tuple[ShownCall, ...]:
+        """The answer's tool calls, with their ids."""
+        chats = self.decision.agent_version.action_space in CHATTING and not self.decision.is_erased
+        return show_calls(self.decision.action) if chats else ()
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -161,16 +182,20 @@ class ShownDecision:
 
     @property
     def fields(self) -> tuple[Node, ...]:
-        """The state's fields; one without a name where it is no object."""
+        """The state's fields, without those that its chat shows; one without a name where it is no object."""
         state = self.decision.state
+        if self.chat is not None:
+            return tuple(show_value(str(name), value) for name, value in find_rest(state).items())
         if isinstance(state, dict) and state:
             return tuple(show_value(str(name), value) for name, value in state.items())
         return (show_value("", state),)
 
     @property
     def summary(self) -> str:
-        """The state in one line: its fields' values, without their names."""
+        """The state in one line: its fields' values, without their names; of a chat its last question."""
         state = self.decision.state
+        if self.chat is not None:
+            return summarise_chat(self.chat, state)
         values = list(state.values()) if isinstance(state, dict) and state else [state]
         return " · ".join(as_text(value) for value in values)
 
@@ -257,6 +282,7 @@ def show_decision(decision: Decision, suggestion: ShownSuggestion | None = None)
         corrected,
         tuple(rewards),
         suggestion,
+        show_chat(decision.state),
     )
 
 

@@ -11,7 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.db import transaction
 from django.template.loader import render_to_string
 
@@ -35,6 +37,9 @@ NAMES = re.compile(r"(?<=[ \[])(true|false|null)(?=,?$)", re.MULTILINE)
 NAMED = {"true": "True", "false": "False", "null": "None"}
 LANGUAGES = (("curl", "curl.sh"), ("Python", "python.py"), ("TypeScript", "typescript.ts"))
 """Name and file, in the order of the page."""
+CHAT_LANGUAGES = (("curl", "chat_curl.sh"), ("Python", "chat_python.py"), ("JavaScript", "chat_javascript.mjs"))
+"""The same for agents that are asked by chats, with OpenAI's own clients."""
+GATEWAY_PORT = 8020
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +137,21 @@ def lacking_scopes(scopes: Sequence[str], *, asks: bool) -> tuple[str, ...]:
     return tuple(scope.value for scope in needed if scope not in scopes)
 
 
+def find_gateway(url: str) -> str:
+    """The gateway's address without a path. `url` is the instance's."""
+    if settings.GATEWAY_URL:
+        return str(settings.GATEWAY_URL).rstrip("/")
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}:{GATEWAY_PORT}"
+
+
 def write_snippets(*, url: str, token: str, agent: Agent, asks: bool) -> tuple[Snippet, ...]:
     """The programs for one agent. `url` is the instance's address without a path."""
     version = find_current_version(agent)
     assert version is not None  # the page offers agents with one
+    if asks and version.chats:
+        return _write_chats(url=url.rstrip("/"), token=token, slug=agent.slug)
     item = example_item(version, asks=asks)
     if not asks:
         item = {"agent": agent.slug, **item, "policy_name": "my-own-rules"}
@@ -149,10 +165,29 @@ def write_snippets(*, url: str, token: str, agent: Agent, asks: bool) -> tuple[S
         "python": NAMES.sub(lambda name: NAMED[name[1]], json.dumps(item, ensure_ascii=False, indent=4)),
         "typescript": json.dumps(item, ensure_ascii=False, indent=2).replace("\n", "\n  "),
     }
+    return _fill(LANGUAGES, context)
+
+
+def _write_chats(*, url: str, token: str, slug: str) -> tuple[Snippet, ...]:
+    messages = [{"role": "user", "content": EXAMPLE}]
+    context = {
+        "url": url,
+        "gateway": find_gateway(url),
+        "token": token,
+        "slug": slug,
+        "line": json.dumps({"model": slug, "messages": messages}),
+        "messages": json.dumps(messages),
+    }
+    return _fill(CHAT_LANGUAGES, context)
+
+
+def _fill(languages: Sequence[tuple[str, str]], context: Mapping[str, Any]) -> tuple[Snippet, ...]:
     # A rendered template counts as safe HTML, which a program with an agent's options in it is not: strip() makes it
     # plain text again, so that the page escapes it.
-    texts = {file: render_to_string(f"project/snippets/{file}.txt", context).strip() + "\n" for _, file in LANGUAGES}
-    return tuple(Snippet(language, file, texts[file]) for language, file in LANGUAGES)
+    texts = {
+        file: render_to_string(f"project/snippets/{file}.txt", dict(context)).strip() + "\n" for _, file in languages
+    }
+    return tuple(Snippet(language, file, texts[file]) for language, file in languages)
 
 
 def example_item(version: AgentVersion, *, asks: bool) -> dict[str, Any]:

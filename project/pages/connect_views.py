@@ -13,6 +13,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
+from decisions.agents.current import find_current_version
 from decisions.models import Agent, AgentKind, Decision
 from project.demo.start import start_demo
 from project.pages.connect import (
@@ -21,6 +22,7 @@ from project.pages.connect import (
     NewAgent,
     Snippet,
     connect_app,
+    find_gateway,
     is_served,
     show_connection,
     write_snippets,
@@ -148,9 +150,11 @@ def _context(request: PageRequest, given: dict[str, Any], *, agent: Agent | None
         "url": _url(request),
     }
     if shown is not None:
-        context["samples"] = _samples(
-            write_snippets(url=_url(request), token=PLACEHOLDER, agent=shown, asks=is_served(shown))
-        )
+        served = is_served(shown)
+        context["samples"] = _samples(write_snippets(url=_url(request), token=PLACEHOLDER, agent=shown, asks=served))
+        version = find_current_version(shown)
+        context |= {"served": served, "chats": version is not None and version.chats}
+        context["gateway"] = find_gateway(_url(request))
     if may(request.role, Role.ADMIN):
         context["limits"] = KeyLimitsForm(agents=agents, auto_id="limit-%s")
         context["keys"] = ApiKey.objects.for_workspace(request.workspace).order_by("-id")[:KEYS]

@@ -22,12 +22,21 @@ from decisions.agents.services import create_notes_agents
 from decisions.models import Agent, Decision, Feedback
 from models_registry.backends.outbound import close_clients
 from models_registry.versions.services import NewVersion, register_version, store_artifact
-from project.pages.connect import Connection, NewAgent, connect_app, example_item, example_state, write_snippets
+from project.pages.connect import (
+    Connection,
+    NewAgent,
+    connect_app,
+    example_item,
+    example_state,
+    find_gateway,
+    write_snippets,
+)
 from tests.node import fetch_package
 from tools.factories import (
     OPTIONS,
     AgentFactory,
     AgentVersionFactory,
+    AliasFactory,
     ApiKeyFactory,
     CallFactory,
     DecisionFactory,
@@ -259,6 +268,60 @@ def test_the_programs_offer_options_only_where_the_agent_has_none_of_its_own() -
         for asks in (False, True):
             snippets = write_snippets(url="http://reckoner", token="key", agent=agent, asks=asks)
             assert [('"options"' in snippet.text) for snippet in snippets] == [offers] * len(snippets)
+
+
+def chatting(workspace: Any, space: str = "tool_calls", *, served: bool = True) -> Agent:
+    agent = AgentFactory(workspace=workspace, slug="helper")
+    AgentVersionFactory(agent=agent, action_space=space, options=None, prompt_template="{{ input }}")
+    if served:
+        AliasFactory(version=ModelVersionFactory(registered_model=agent.registered_model))
+    return agent
+
+
+@pytest.mark.parametrize("space", ["text", "tool_calls"])
+def test_an_agent_that_chats_is_asked_through_the_gateway(
+    space: str, workspace: Any, admin: Any, page: str, make: str, page_client: Any, settings: Any
+) -> None:
+    settings.GATEWAY_URL = "https://chats.example.org/"
+    chatting(workspace, space)
+    client = page_client(admin)
+    made = client.post(make, {**FORM, "agent": "helper"}, follow=True)
+    for answer in (client.get(page), made):
+        samples, text = dict(answer.context["samples"]), answer.content.decode()
+        assert list(samples) == ["curl", "Python", "JavaScript"] and "/decide" not in text
+        for sample in samples.values():
+            assert "https://chats.example.org/v1" in sample and "X-Reckoner-Unit" in sample and "helper" in sample
+        assert 'OpenAI(base_url="https://chats.example.org/v1", api_key=KEY)' in samples["Python"]
+        assert 'baseURL: "https://chats.example.org/v1"' in samples["JavaScript"]
+        compile(samples["Python"], "python.py", "exec")
+        assert "<code>https://chats.example.org/v1</code>" in text
+    assert made.content.decode().count(token_of(made)) == 4
+
+
+def test_an_agent_that_chats_records_decisions_until_it_has_a_model(
+    workspace: Any, viewer: Any, page: str, page_client: Any
+) -> None:
+    chatting(workspace, served=False)
+    answer = page_client(viewer).get(page)
+    assert "/api/v1/decisions" in dict(answer.context["samples"])["Python"]
+    assert "It answers chats once it has a model." in answer.content.decode()
+
+
+def test_an_agent_of_options_is_not_shown_the_gateway(agent: Any, viewer: Any, page: str, page_client: Any) -> None:
+    assert "X-Reckoner-Unit" not in page_client(viewer).get(page).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("url", "gateway"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8020"),
+        ("https://reckoner.example.org/", "https://reckoner.example.org:8020"),
+        ("http://[::1]:8000", "http://[::1]:8020"),
+    ],
+)
+def test_the_gateway_is_looked_for_at_the_host_of_the_page(url: str, gateway: str, settings: Any) -> None:
+    settings.GATEWAY_URL = ""
+    assert find_gateway(url) == gateway
 
 
 EXAMPLE_SCHEMA = {

@@ -16,6 +16,7 @@ from jobs.models import Job
 from jobs.runner import run_job
 from models_registry.artifacts.opening import artifact_path
 from tools.factories import (
+    AgentFactory,
     AgentVersionFactory,
     DatasetItemFactory,
     DatasetSnapshotFactory,
@@ -145,6 +146,25 @@ def test_a_decision_without_a_prompt_is_left_out_and_what_is_too_long_is_counted
     assert json.loads(line)["id"] == str(whole.id) and dataset.statistics["left_out"] == {"prompt": 1}
     shown = client.get(at("dataset", workspace, dataset.id)).content.decode()
     assert "lack a field of the prompt" in shown and "their middle is cut" in shown
+
+
+@pytest.mark.parametrize("space", ["text", "tool_calls"])
+def test_the_form_of_an_agent_that_chats_starts_at_texts(
+    space: str, agent: Any, workspace: Any, admin: Any, page_client: Any
+) -> None:
+    helper = AgentFactory(workspace=workspace, slug="helper")
+    AgentVersionFactory(agent=helper, action_space=space, options=None)
+    client, make = page_client(admin), at("dataset-make", workspace)
+
+    def kind(**asked: str) -> str:
+        return str(client.get(make, asked).context["kind"])
+
+    assert (kind(agent="helper"), kind(agent=agent.slug)) == ("text", "logged")
+    assert kind(agent="helper", kind="logged", shown_agent="helper") == "logged"  # chosen
+    # Another agent was picked in the form.
+    assert kind(agent="helper", kind="logged", shown_agent=agent.slug) == "text"
+    assert kind(agent=agent.slug, kind="text", shown_agent="helper") == "logged"
+    assert kind(agent="helper", kind="labelled", shown_agent=agent.slug) == "labelled"
 
 
 def test_a_name_that_is_missing_or_too_long_is_refused(

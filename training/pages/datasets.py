@@ -141,7 +141,8 @@ def _find_linked(dataset: DatasetSnapshot, *names: str) -> DatasetSnapshot | Non
 @workspace_page(role=Role.ADMIN)
 def dataset_make(request: PageRequest) -> HttpResponse:
     """GET shows what a dataset would hold, by `agent`, `version`, `which`, `kind`, the filters, and for labels by
-    `suggestions` and `least_confidence`; POST queues the job that makes it."""
+    `suggestions` and `least_confidence`; `shown_agent` is the one before another was picked. POST queues the job that
+    makes it."""
     asked = request.POST if request.method == "POST" else request.GET
     agents = list(Agent.objects.for_workspace(request.workspace).order_by("name")[:AGENTS])
     agent = _find_agent(agents, asked.get("agent", ""))
@@ -151,8 +152,9 @@ def dataset_make(request: PageRequest) -> HttpResponse:
     version = _find_version(versions, asked.get("version", ""))
     which = NEW if asked.get("which") == NEW else ALL
     kind = str(asked.get("kind", ""))
-    if kind not in LEDGER_KINDS:
-        kind = DatasetKind.LOGGED.value
+    switched = asked.get("shown_agent", agent.slug) != agent.slug
+    if kind not in LEDGER_KINDS or (switched and kind in REWARDED):
+        kind = _usual_kind([version] if version is not None else versions)
     now = timezone.now()
     unused_at = now if which == NEW else None
     rewarded = kind in REWARDED
@@ -212,6 +214,12 @@ def dataset_make(request: PageRequest) -> HttpResponse:
         "name": _suggest_name(agent, kind, which, now),
     }
     return render(request, "training/dataset_form.html", context)
+
+
+def _usual_kind(versions: list[AgentVersion]) -> str:
+    """What rewarded decisions of these versions become."""
+    chats = bool(versions) and all(version.chats for version in versions)
+    return (DatasetKind.TEXT if chats else DatasetKind.LOGGED).value
 
 
 def _suggest_name(agent: Agent, kind: str, which: str, now: dt.datetime) -> str:

@@ -131,6 +131,21 @@ class TestReading:
         ]
         assert at("agent-edit", agent) not in text  # a viewer's
 
+    @pytest.mark.parametrize(
+        ("space", "explores"),
+        [("choice", True), ("ranking", True), ("structured", False), ("text", False), ("tool_calls", False)],
+    )
+    def test_only_agents_with_options_explore(
+        self, space: str, explores: bool, workspace: Any, viewer: Any, page_client: Any
+    ) -> None:
+        agent = AgentFactory(workspace=workspace)
+        AgentVersionFactory(agent=agent, action_space=space, options=None)
+        page = page_client(viewer).get(at("agent", agent)).content.decode()
+        seen = [text in page for text in ("of decisions choose any option", "<dt>Epsilon</dt>", "Exploration</h2>")]
+        assert seen == [explores] * 3 and "<dt>Temperature</dt>" in page
+        listed = page_client(viewer).get(list_of(workspace)).content.decode()
+        assert ('data-label="Epsilon"><div>–' in listed) is not explores
+
     def test_versions_are_read_by_cursor(self, agent: Any, viewer: Any, page_client: Any) -> None:
         AgentVersionFactory.create_batch(VERSIONS, agent=agent)
         client = page_client(viewer)
