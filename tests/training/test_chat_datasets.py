@@ -160,6 +160,21 @@ class TestTexts:
         labels = preview_labels(agent, LabelQuestion("labelled"))
         assert (labels.actions, labels.answers) == ((("Voilà.", 1),), ("Voilà.",))
 
+    def test_a_preview_counts_decisions_without_a_field_of_the_prompt(
+        self, workspace: Any, by: Any, store: Path
+    ) -> None:
+        agent = agent_of(workspace, template="{{ text }} {{ item.title }} {{ note? }} {{ options }}")
+        whole = {"text": "Rain?", "item": {"title": "t"}}
+        for state in (whole, {"text": "Rain?", "item": {}}, {"text": "Rain?"}, chat(TUESDAY), chat(TUESDAY, text="Q")):
+            decide(agent, state, "No.")
+        calculate_rewards(current_reward_spec(agent))
+        preview = preview_datasets([agent], kind="text")[agent.id]
+        dataset = snapshot_ledger(by=by, agent=agent, name="chats", kind="text")
+        assert (preview.rows, dict(preview.left_out)) == (dataset.rows, dataset.statistics["left_out"])
+        assert (preview.rows, preview.counts("prompt")) == (2, 3)
+        labels = preview_labels(agent, LabelQuestion("labelled"))
+        assert (labels.rows, labels.counts("prompt")) == (2, 3)
+
 
 class TestLabels:
     def test_a_confirmed_answer_and_a_correction_are_the_assistant_s_messages(

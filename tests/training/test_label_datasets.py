@@ -238,24 +238,23 @@ class TestAsking:
         asked = {"kind": "labelled", "suggestions": "on", "least_confidence": "0.9"}
         page = client.get(path, asked)
         preview = page.context["preview"]
-        # The preview reads no prompts: the decision without one is still among its rows.
-        assert (preview.rows, preview.looked_at) == (6, 10)
-        assert dict(preview.sources) == {"label": 4, "human": 1, "suggestion": 1}
-        assert dict(preview.actions) == {"finance": 3, "travel": 2, "health": 1}
-        assert dict(preview.left_out) == {"answer": 1, "program": 1, "feedback": 1, "erased": 1}
+        assert (preview.rows, preview.looked_at) == (5, 10)
+        assert dict(preview.sources) == {"label": 3, "human": 1, "suggestion": 1}
+        assert dict(preview.actions) == {"finance": 2, "travel": 2, "health": 1}
+        assert dict(preview.left_out) == {"answer": 1, "program": 1, "feedback": 1, "erased": 1, "prompt": 1}
         text = page.content.decode()
         assert "no verdict, right: finance" in text  # the newest decision of which an answer is known
         assert (
             "Suggestions of the auto-labeler" in text and "have a verdict that does not name the right action" in text
         )
-        assert dict(client.get(path, {"kind": "labelled"}).context["preview"].sources) == {"label": 4, "human": 1}
+        assert dict(client.get(path, {"kind": "labelled"}).context["preview"].sources) == {"label": 3, "human": 1}
         assert client.get(path, {"kind": "preferences"}).context["preview"].rows == 2
         for wrong in ("2", "nan", "x"):
             assert client.get(path, asked | {"least_confidence": wrong}).status_code == 400
         client.post(path, {"agent": agent.slug, "name": "monday", **asked})
         run_job(Job.objects.get().id)
         dataset = DatasetSnapshot.objects.get()
-        assert (dataset.kind, dataset.rows) == ("labelled", 5)
+        assert (dataset.kind, dataset.rows) == ("labelled", preview.rows)
         shown = client.get(reverse("pages:dataset", args=[workspace.slug, dataset.id])).content.decode()
         assert "Suggestions of the auto-labeler" in shown and "Train on this dataset" in shown
 

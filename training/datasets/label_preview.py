@@ -11,8 +11,9 @@ from collections import Counter
 
 from django.db import connection
 
-from decisions.models import Agent
+from decisions.models import ActionSpaceKind, Agent
 from decisions.models.tombstones import NOT_ERASED
+from training.datasets.lacking import LACKS_FIELD, lack_parameters
 from training.datasets.preview import EXAMPLES, LOOK, MOST_ACTIONS, Preview, by_count
 from training.rows.labels import JUDGED, SUGGESTED, TOLD, LabelQuestion, Told, find_answer
 from training.rows.selection import MATCHES, learnt_from
@@ -20,7 +21,7 @@ from training.rows.shapes_of.text import as_completion
 
 LONGEST_ACTION = 200
 _PREVIEW = f"""
-SELECT d.{NOT_ERASED}, %(version)s::uuid IS NULL OR d.agent_version_id = %(version)s,
+SELECT d.{NOT_ERASED}, NOT {LACKS_FIELD}, %(version)s::uuid IS NULL OR d.agent_version_id = %(version)s,
        {MATCHES} AND (NOT %(with_propensity)s OR d.propensity IS NOT NULL),
        %(unused_at)s::timestamptz IS NULL OR NOT {learnt_from()}, {TOLD}, {SUGGESTED}
   FROM (SELECT * FROM decisions_decision WHERE agent_id = %(agent)s ORDER BY id DESC LIMIT %(look)s) d {JUDGED}
@@ -35,15 +36,17 @@ def preview_labels(agent: Agent, question: LabelQuestion) -> Preview:
     examples: list[tuple[uuid.UUID, str]] = []
     looked_at = rows = 0
     with connection.cursor() as cursor:
-        cursor.execute(_PREVIEW, {**question.parameters(agent), "look": LOOK})
-        for kept, asked, matches, unused, *columns in cursor.fetchall():
+        plain = [one for one in versions.values() if one.action_space != ActionSpaceKind.RANKING]
+        cursor.execute(_PREVIEW, {**question.parameters(agent), **lack_parameters(plain), "look": LOOK})
+        for kept, whole, asked, matches, unused, *columns in cursor.fetchall():
             looked_at += 1
             told = Told.read(tuple(columns))
             version = versions[told.agent_version]
             answer = find_answer(told, kind=question.kind, version=version, negatives=question.negatives)
             reasons = (("erased", kept), ("version", asked), ("filtered", matches))
             first = next((why for why, holds in reasons if not holds), None)
-            why = first or (answer if isinstance(answer, str) else None if unused else "used")
+            lacking = "used" if not unused else None if whole else "prompt"
+            why = first or (answer if isinstance(answer, str) else lacking)
             if why is not None or isinstance(answer, str):
                 left_out[str(why)] += 1
                 continue

@@ -1,8 +1,8 @@
 """Previews a dataset of an agent's decisions: how many rows, of what, and what would be left out.
 
 It reads the newest LOOK decisions of each agent, so that it is fast for any ledger; the job that makes the dataset
-reads them all. Its conditions are those of `training.rows.selection`; what only a decision's state can say, such as a
-missing field of the prompt, the job counts.
+reads them all. Its conditions are those of `training.rows.selection`, and that no field of the prompt is missing; what
+only the making of a row says, such as a chat that cannot be read, the job counts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from decisions.agents.prompts import PromptError, as_text, make_prompt
 from decisions.models import ActionSpaceKind, Agent, AgentVersion, Decision
 from decisions.models.tombstones import NOT_ERASED
 from decisions.models.verdicts import THAT_COUNTS
+from training.datasets.lacking import LACKS_FIELD, lack_parameters
 from training.models import DatasetKind
 from training.rows.selection import ALL, LEARNABLE, MATCHES, UNTOLD, Filters, learnt_from
 from training.rows.shapes_of.shapes import FINDINGS, shape_for
@@ -84,7 +85,7 @@ WITH asked AS (
              CASE WHEN d.agent_version_id = ANY(%(choosing)s::uuid[]) AND jsonb_typeof(d.action) = 'object'
                   THEN left((d.action - %(beside)s::text[])::text, {LONGEST_ACTION}) END AS fields,
              d.propensity, d.options IS NOT NULL AS offered, d.{NOT_ERASED} AS kept, {MATCHES} AS matches,
-             {LEARNABLE} AS learnable
+             {LEARNABLE} AS learnable, d.state
         FROM decisions_decision d WHERE d.agent_id = asked.agent_id ORDER BY d.id DESC LIMIT {LOOK}
     ) newest
 ), valued AS (
@@ -107,6 +108,7 @@ WITH asked AS (
               THEN CASE WHEN d.calculated THEN 'reward' WHEN d.verdict IS NULL THEN 'feedback' ELSE 'calculation' END
               WHEN d.raw < %(min_reward)s::float8 THEN 'filtered'
               WHEN %(unused_at)s::timestamptz IS NOT NULL AND {learnt_from("d.value IS NOT NULL")} THEN 'used'
+              WHEN {LACKS_FIELD} THEN 'prompt'
          END AS why
     FROM valued d
 ), sorted AS (
@@ -205,16 +207,22 @@ def preview_datasets(
     versions = list(AgentVersion.objects.filter(agent__in=agents))
     shapes = {one.id: shape_for(one, kind) for one in versions}
     of_kind = [one for one in versions if shapes[one.id] is not None]
-    parameters = filters.parameters(agents[0]) | {
-        "agents": [agent.id for agent in agents],
-        "version": agent_version.id if agent_version is not None else None,
-        "unused_at": unused_at,
-        "spec": reward_spec,
-        "versions": [one.id for one in of_kind],
-        "unoffering": [one.id for one in of_kind if one.action_space in OFFERING and one.options is None],
-        "choosing": [one.id for one in of_kind if kind == DatasetKind.LOGGED and shapes[one.id] is not FINDINGS],
-        "beside": sorted({name for one in of_kind for name in fields_beside(one)}),
-    }
+    # A prompt of a ranking's item, or of a finding's, is not made of the state as it is.
+    plain = [one for one in of_kind if one.action_space != ActionSpaceKind.RANKING and shapes[one.id] is not FINDINGS]
+    parameters = (
+        filters.parameters(agents[0])
+        | lack_parameters(plain)
+        | {
+            "agents": [agent.id for agent in agents],
+            "version": agent_version.id if agent_version is not None else None,
+            "unused_at": unused_at,
+            "spec": reward_spec,
+            "versions": [one.id for one in of_kind],
+            "unoffering": [one.id for one in of_kind if one.action_space in OFFERING and one.options is None],
+            "choosing": [one.id for one in of_kind if kind == DatasetKind.LOGGED and shapes[one.id] is not FINDINGS],
+            "beside": sorted({name for one in of_kind for name in fields_beside(one)}),
+        }
+    )
     with connection.cursor() as cursor:
         cursor.execute(_PREVIEW, parameters)
         for agent_id, what, name, count in cursor.fetchall():

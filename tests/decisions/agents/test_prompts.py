@@ -67,9 +67,10 @@ class TestChats:
         )
         assert prompt.system == ""
 
-    def test_one_turn_alone_is_asked_by_the_template(self):
-        asked = version(system="You book.", template="Q: {{ input }}")
-        assert make_prompt(asked, state(FLIGHT)) == Prompt("Q: Book me a flight", "You book.")
+    @pytest.mark.parametrize("template", ["Q: {{ input }}", "{{ text }}", "Always this."])
+    def test_one_message_alone_is_the_prompt_whatever_the_template(self, template):
+        asked = version(system="You book.", template=template)
+        assert make_prompt(asked, state(FLIGHT)) == Prompt("Book me a flight", "You book.")
         assert make_prompt(asked, state(FLIGHT, tools=[LOOK])).messages[1:] == (FLIGHT,)
         assert len(make_prompt(version(), state(FRENCH, FLIGHT)).messages) == 2
 
