@@ -10,6 +10,7 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from decisions.agents.current import refuse_unknown_agent
 from decisions.api.batches import IngestListView, body_of
 from decisions.api.list_queries import EpisodeQuery, StepQuery
 from decisions.api.serializers.batches import BatchResultSerializer
@@ -69,6 +70,7 @@ class EpisodeList(IngestListView[Episode]):
 
     def get_queryset(self) -> Any:
         query, workspace = list_query(self), acting(self.request).workspace
+        refuse_unknown_agent(workspace, query)
         filters = Filters(**{name: query.get(name, "") for name in ("agent", "session")})
         episodes = walk_episodes(workspace, filters).select_related("agent")
         if "unit" in query:
