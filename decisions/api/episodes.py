@@ -25,6 +25,7 @@ from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
 from decisions.models import Decision, Episode, Step
+from decisions.queries.episode_ends import fill_ends
 from decisions.queries.episode_list import Filters, find_episodes_named, walk_episodes
 from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.http.openapi import ErrorSerializer
@@ -79,6 +80,11 @@ class EpisodeList(IngestListView[Episode]):
             episodes = episodes.filter(id__in=find_episodes_named(workspace, query["external_id"]))
         return episodes
 
+    def paginate_queryset(self, queryset: Any) -> Any:
+        page = super().paginate_queryset(queryset)
+        fill_ends(page or [])
+        return page
+
     @extend_schema(
         operation_id="record_episodes",
         request=body_of(EpisodeIn),
@@ -101,13 +107,15 @@ class EpisodeDetail(generics.GenericAPIView[Episode]):
 
     def get(self, request: Request, pk: Any) -> Response:
         episode = self.get_object()
-        decisions = (
+        decisions = list(
             Decision.objects.for_workspace(episode.workspace)
             .filter(episode=episode)
             .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
             .defer("content_hash", "token_ids", "logprobs")
             .order_by("id")[:MOST_SHOWN]
         )
+        if any(decision.finish_reason for decision in decisions):
+            fill_ends([episode])
         found = {
             "totals": find_totals([episode.id]).get(episode.id, Totals()),
             "decisions": decisions,

@@ -16,6 +16,7 @@ from decisions.labelling.telling import tell_auto_labeler
 from decisions.labelling.wording import text_of
 from decisions.models import Agent, LabelSuggestion
 from decisions.pages.found import get_agent
+from decisions.queries.episode_ends import fill_ends
 from decisions.queries.suggestion_shown import ShownSuggestion
 from workspaces.models import Role
 from workspaces.pages.guard import PageRequest, workspace_page
@@ -72,6 +73,7 @@ def _is_possible(agent: Agent) -> bool:
 
 def _tell_subject(suggestion: LabelSuggestion) -> tuple[str, str]:
     if suggestion.episode is not None:
+        fill_ends([suggestion.episode])
         return suggestion.episode.query, suggestion.episode.final_response
     decision = suggestion.decision
     return (text_of(decision.state), editor_of(decision).say(decision.action)) if decision is not None else ("", "")
