@@ -39,9 +39,9 @@ class Line:
 def agent_suggestions(request: PageRequest, agent: str) -> HttpResponse:
     """How good the auto-labeler is, and the surest of what it suggests."""
     found = get_agent(request, agent)
-    suggestions = LabelSuggestion.objects.filter(agent=found).select_related("decision__agent_version", "episode")[
-        :MOST_SHOWN
-    ]
+    known = LabelSuggestion.objects.filter(agent=found).select_related("decision__agent_version", "episode")
+    suggestions = list(known[:MOST_SHOWN])
+    fill_ends([one.episode for one in suggestions if one.episode is not None])
     labeler = find_auto_labeler(found)
     context = {
         "agent": found,
@@ -73,7 +73,6 @@ def _is_possible(agent: Agent) -> bool:
 
 def _tell_subject(suggestion: LabelSuggestion) -> tuple[str, str]:
     if suggestion.episode is not None:
-        fill_ends([suggestion.episode])
         return suggestion.episode.query, suggestion.episode.final_response
     decision = suggestion.decision
     return (text_of(decision.state), editor_of(decision).say(decision.action)) if decision is not None else ("", "")
