@@ -17,6 +17,8 @@ FORM = "(?:chatcmpl-|resp_|msg_)?(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F
 """A regular expression of all forms."""
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 """A regular expression of the ids that clients may choose."""
+FORMS = "a decision's id, or that of the gateway's answer: chatcmpl-, resp_ or msg_ and 32 hex digits"
+"""For a person."""
 SCHEMA: Mapping[str, Any] = {
     "type": "string",
     "format": "decision-id",

@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 from django.db.models import Model, QuerySet
 from rest_framework import serializers
 
+from decisions.agents.current import refuse_unknown_agent
 from training.models.run import RUN_STATE_CHOICES
 from workspaces.http.queries import ListQuery
+from workspaces.models import Workspace
 
 M = TypeVar("M", bound=Model)
 
@@ -18,7 +20,9 @@ class AgentListQuery(ListQuery):
     agent = serializers.CharField(required=False, max_length=63, help_text="Only this agent's, by its slug")
 
 
-def of_agent(rows: QuerySet[M], query: Mapping[str, Any]) -> QuerySet[M]:
+def of_agent(workspace: Workspace, rows: QuerySet[M], query: Mapping[str, Any]) -> QuerySet[M]:
+    """Raises InvalidInput for an agent that is not there."""
+    refuse_unknown_agent(workspace, query)
     return rows.filter(agent__slug=query["agent"]) if "agent" in query else rows
 
 

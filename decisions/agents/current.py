@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import F, Q, QuerySet
 
@@ -12,7 +13,8 @@ from decisions.agents.actions import Space, make_space
 from decisions.errors import UnknownAgent
 from decisions.models import Agent, AgentVersion
 from workspaces.access.actors import Actor
-from workspaces.errors import FieldFault
+from workspaces.errors import FieldFault, InvalidInput
+from workspaces.models import Workspace
 from workspaces.storage.prepared import prepared_cursor
 from workspaces.storage.row_cache import STAMP, RowCache
 
@@ -87,6 +89,12 @@ def find_current_version(agent: Agent) -> AgentVersion | None:
 
 def unknown_agent(slug: str) -> FieldFault:
     return FieldFault("agent", f"{slug!r} does not exist in this workspace", "an agent's slug")
+
+
+def refuse_unknown_agent(workspace: Workspace, query: Mapping[str, Any]) -> None:
+    """For a list that is narrowed to an agent. Raises InvalidInput."""
+    if "agent" in query and not Agent.objects.for_workspace(workspace).filter(slug=query["agent"]).exists():
+        raise InvalidInput("The query is invalid.", faults=[unknown_agent(query["agent"])])
 
 
 def get_current_agent(by: Actor, slug: str) -> CurrentAgent:

@@ -52,8 +52,6 @@ class DecisionList(IngestListView[Decision]):
             .defer("content_hash", "token_ids", "logprobs")
         )
         equal = find_equalities(workspace, query)
-        if equal is None:
-            return decisions.none()
         named = find_page_of_names(workspace, equal, **self.place())
         if "finish_reason" in query:
             decisions = decisions.filter(finish_reason__in=read_ending(query["finish_reason"]))

@@ -10,6 +10,7 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from decisions.agents.current import refuse_unknown_agent
 from decisions.api.batches import IngestListView, body_of
 from decisions.api.list_queries import EpisodeQuery, StepQuery
 from decisions.api.serializers.batches import BatchResultSerializer
@@ -24,6 +25,7 @@ from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from decisions.ingest.steps import record_steps
 from decisions.models import Decision, Episode, Step
+from decisions.queries.episode_ends import fill_ends
 from decisions.queries.episode_list import Filters, find_episodes_named, walk_episodes
 from decisions.queries.episodes import Totals, find_steps, find_totals
 from workspaces.http.openapi import ErrorSerializer
@@ -69,6 +71,7 @@ class EpisodeList(IngestListView[Episode]):
 
     def get_queryset(self) -> Any:
         query, workspace = list_query(self), acting(self.request).workspace
+        refuse_unknown_agent(workspace, query)
         filters = Filters(**{name: query.get(name, "") for name in ("agent", "session")})
         episodes = walk_episodes(workspace, filters).select_related("agent")
         if "unit" in query:
@@ -76,6 +79,11 @@ class EpisodeList(IngestListView[Episode]):
         if "external_id" in query:
             episodes = episodes.filter(id__in=find_episodes_named(workspace, query["external_id"]))
         return episodes
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        page = super().paginate_queryset(queryset)
+        fill_ends(page or [])
+        return page
 
     @extend_schema(
         operation_id="record_episodes",
@@ -99,13 +107,15 @@ class EpisodeDetail(generics.GenericAPIView[Episode]):
 
     def get(self, request: Request, pk: Any) -> Response:
         episode = self.get_object()
-        decisions = (
+        decisions = list(
             Decision.objects.for_workspace(episode.workspace)
             .filter(episode=episode)
             .select_related("agent", "agent_version", "model_version__registered_model", "exposure")
             .defer("content_hash", "token_ids", "logprobs")
             .order_by("id")[:MOST_SHOWN]
         )
+        if any(decision.finish_reason for decision in decisions):
+            fill_ends([episode])
         found = {
             "totals": find_totals([episode.id]).get(episode.id, Totals()),
             "decisions": decisions,

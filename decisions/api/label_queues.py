@@ -33,6 +33,7 @@ from decisions.labelling.queues import QueueSetup, add_gold, change_queue, creat
 from decisions.labelling.reservations import discard_place, reserve_next, save_draft, skip_item
 from decisions.labelling.resolution import adjudicate_item, shown_state, submit_label, undo_in_queue
 from decisions.models import Decision, Episode, Label, LabelQueue, QueueItem, QueueSubject
+from decisions.queries.episode_ends import fill_ends
 from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
@@ -132,7 +133,10 @@ def _show_decision(pk: uuid.UUID) -> Any:
 
 def _show_episode(pk: uuid.UUID) -> Any:
     episode = Episode.objects.select_related("agent").filter(id=pk).first()
-    return EpisodeSerializer(episode).data if episode is not None else None
+    if episode is None:
+        return None
+    fill_ends([episode])
+    return EpisodeSerializer(episode).data
 
 
 SHOW: dict[str, Callable[[uuid.UUID], Any]] = {

@@ -23,6 +23,14 @@ class Shape(Protocol):
     def break_off(self, error: Mapping[str, Any]) -> Iterator[bytes]: ...
 
 
+def _without_indexes(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole answer's calls stand in their order: OpenAI numbers those of streams only."""
+    message = dict(choice["message"])
+    if calls := message.get("tool_calls"):
+        message["tool_calls"] = [{name: value for name, value in call.items() if name != "index"} for call in calls]
+    return {**choice, "message": message}
+
+
 def event(body: Any) -> bytes:
     return b"data: " + msgspec.json.encode(body) + b"\n\n"
 
@@ -39,6 +47,7 @@ class ChatShape:
     def whole(self, answer: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
         self._name(ended)
         told = {"object": "chat.completion", "created": self._created, **answer}
+        told["choices"] = [_without_indexes(choice) for choice in answer["choices"]]
         return told | self._head | {"reckoner": summary_of(self._begun, ended)}
 
     def begin(self, ended: Ended) -> Iterator[bytes]:

@@ -13,6 +13,8 @@ from workspaces.http.throttling import Allowance
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 NOT_FOUND = "model_not_found"
 QUOTA = "insufficient_quota"
+RATE_LIMIT, RATE_LEFT, RATE_RESET = (f"x-ratelimit-{name}-requests" for name in ("limit", "remaining", "reset"))
+SHOULD_RETRY = "x-should-retry"
 
 
 def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]]:
@@ -32,8 +34,9 @@ def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]
         status = 400
     if error.faults:
         param = error.faults[0].field or None
+        advice = "" if isinstance(error, TooManyRequests) else "give "  # which says itself what to do
         said = "; ".join(
-            f"{fault.field} {fault.reason}" + (f" (give {fault.expected})" if fault.expected else "")
+            f"{fault.field} {fault.reason}" + (f" ({advice}{fault.expected})" if fault.expected else "")
             for fault in error.faults
         )
         message = f"{message} {said}."
@@ -44,7 +47,7 @@ def as_openai(error: ReckonerError) -> tuple[int, dict[str, Any], dict[str, str]
     elif isinstance(error, TooManyRequests) and error.limit is not None:
         headers |= rate_headers(Allowance(error.limit, 0, error.wait))
     elif isinstance(error, BudgetSpent):
-        kind, headers = QUOTA, headers | {"x-should-retry": "false"}  # its clients would try again within seconds
+        kind, headers = QUOTA, headers | {SHOULD_RETRY: "false"}  # its clients would try again within seconds
     return status, body_of(message, kind=kind, code=code, param=param), headers
 
 
@@ -53,9 +56,9 @@ def rate_headers(allowance: Allowance | None) -> dict[str, str]:
     if allowance is None:
         return {}
     return {
-        "x-ratelimit-limit-requests": str(allowance.limit),
-        "x-ratelimit-remaining-requests": str(allowance.left),
-        "x-ratelimit-reset-requests": f"{allowance.seconds}s",
+        RATE_LIMIT: str(allowance.limit),
+        RATE_LEFT: str(allowance.left),
+        RATE_RESET: f"{allowance.seconds}s",
     }
 
 

@@ -72,23 +72,16 @@ def as_completion(decision: Decision, *, reason: str, anew: bool = True) -> dict
     message: dict[str, Any] = {"role": "assistant", "content": decision.completion}
     if isinstance(decision.action, list) and decision.action:
         message["tool_calls"] = [
-            {
-                "index": index,
-                "id": f"call_{uuid.uuid4().hex}" if anew else call.get("id", f"call_{decision.id.hex}_{index}"),
-                "type": "function",
-                "function": _function(call),
-            }
+            {"index": index, **_id_of(call, anew), "type": "function", "function": _function(call)}
             for index, call in enumerate(decision.action)
         ]
     if decision.reasoning and not anew:
         message["reasoning_content"] = decision.reasoning
-    measured = {
-        "policy_logprob": 0.0 if decision.propensity == 1 else None,
-        "token_ids": decision.token_ids,
-    }
-    answer: dict[str, Any] = {
-        "choices": [{"index": 0, "message": message, "finish_reason": reason, "reckoner": measured}]
-    }
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
+    if decision.propensity == 1 or decision.token_ids is not None:  # its server measured it
+        logprob = 0.0 if decision.propensity == 1 else None
+        choice["reckoner"] = {"policy_logprob": logprob, "token_ids": decision.token_ids}
+    answer: dict[str, Any] = {"choices": [choice]}
     if decision.tokens_in is not None and decision.tokens_out is not None:
         answer["usage"] = {
             "prompt_tokens": decision.tokens_in,
@@ -96,6 +89,13 @@ def as_completion(decision: Decision, *, reason: str, anew: bool = True) -> dict
             "total_tokens": decision.tokens_in + decision.tokens_out,
         }
     return answer
+
+
+def _id_of(call: Mapping[str, Any], anew: bool) -> dict[str, str]:
+    """None where its server gave none."""
+    if anew:
+        return {"id": f"call_{uuid.uuid4().hex}"}
+    return {"id": call["id"]} if "id" in call else {}
 
 
 def _function(call: Mapping[str, Any]) -> dict[str, str]:

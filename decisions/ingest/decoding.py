@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from decisions.answer_ids import CHAT, MESSAGE, RESPONSE, read_decision_id
+from decisions.answer_ids import CHAT, FORMS, MESSAGE, RESPONSE, read_decision_id
 from decisions.ingest.schemas import MAX_ITEMS
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError, TooLarge
 from workspaces.http.list_items import FaultyList, split_list
@@ -53,6 +53,8 @@ def fault_of(error: msgspec.ValidationError) -> FieldFault:
         return FieldFault(
             f"{path}.{unknown.group(1)}".lstrip("."), "is not a known field", "one of the documented fields"
         )
+    if reason == "Invalid UUID":
+        return FieldFault(path.lstrip("."), reason, FORMS if path.endswith(f".{DECISION}") else "a UUID")
     return FieldFault(
         path.lstrip("."),
         reason,

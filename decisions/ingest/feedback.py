@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 from msgspec import UNSET
 
+from decisions.answer_ids import FORMS
 from decisions.editors.corrections import CORRECTING, find_correction_faults
 from decisions.erasure.names import FEEDBACK, feedback_name, find_erased
 from decisions.errors import Erased, IdConflict
@@ -193,7 +194,7 @@ def _feedback_row(
         given = ", ".join(targets) or "none of them"
         faults.append(FieldFault("decision_id", f"{given} given", "exactly one of decision_id, episode_id and unit"))
     if item.decision_id is not None and uuid7_time(item.decision_id) is None:
-        faults.append(FieldFault("decision_id", "is not a uuid7", "the id of a decision"))
+        faults.append(FieldFault("decision_id", "is not a uuid7", FORMS))
     if item.metric == VERDICT and item.value not in Verdict.values:
         faults.append(FieldFault("value", f"{item.value!r} is not a verdict", "one of " + ", ".join(Verdict.values)))
     if item.metric in CORRECTION_METRICS:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.agents.current import CurrentAgent, find_agents, unknown_agent
+from decisions.answer_ids import FORMS
 from decisions.errors import Erased
 from decisions.ingest.batches import (
     BatchResult,
@@ -119,7 +120,7 @@ def _step_row(
     elif item.agent is None and item.decision_id is None:
         faults.append(FieldFault("decision_id", "is missing", "decision_id, or agent and episode, or all three"))
     if item.decision_id is not None and uuid7_time(item.decision_id) is None:
-        faults.append(FieldFault("decision_id", "is not a uuid7", "the id of a decision"))
+        faults.append(FieldFault("decision_id", "is not a uuid7", FORMS))
     if item.agent is not None and item.agent not in agents:
         faults.append(unknown_agent(item.agent))
     if item.error and item.success:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from decisions.models import Agent, Episode
 from decisions.queries.browse import WINDOWS
+from decisions.queries.episode_ends import fill_ends
 from decisions.queries.episode_list import STATES, find_episodes, parse_filters
 from decisions.queries.episode_shown import duration_of, tell_episodes
 from decisions.queries.episodes import Totals, find_totals
@@ -48,6 +49,7 @@ def episode_list(request: PageRequest) -> HttpResponse:
     episodes = list(found[: PAGE + 1])
     older = episodes[PAGE - 1].id if len(episodes) > PAGE else None
     totals = find_totals([episode.id for episode in episodes[:PAGE]])
+    fill_ends(episodes[:PAGE])
     rows = [Row(one, counted := totals.get(one.id, Totals()), duration_of(one, counted)) for one in episodes[:PAGE]]
     context = {
         "rows": rows,

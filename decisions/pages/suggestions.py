@@ -16,6 +16,7 @@ from decisions.labelling.telling import tell_auto_labeler
 from decisions.labelling.wording import text_of
 from decisions.models import Agent, LabelSuggestion
 from decisions.pages.found import get_agent
+from decisions.queries.episode_ends import fill_ends
 from decisions.queries.suggestion_shown import ShownSuggestion
 from workspaces.models import Role
 from workspaces.pages.guard import PageRequest, workspace_page
@@ -38,9 +39,9 @@ class Line:
 def agent_suggestions(request: PageRequest, agent: str) -> HttpResponse:
     """How good the auto-labeler is, and the surest of what it suggests."""
     found = get_agent(request, agent)
-    suggestions = LabelSuggestion.objects.filter(agent=found).select_related("decision__agent_version", "episode")[
-        :MOST_SHOWN
-    ]
+    known = LabelSuggestion.objects.filter(agent=found).select_related("decision__agent_version", "episode")
+    suggestions = list(known[:MOST_SHOWN])
+    fill_ends([one.episode for one in suggestions if one.episode is not None])
     labeler = find_auto_labeler(found)
     context = {
         "agent": found,

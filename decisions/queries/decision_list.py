@@ -10,9 +10,11 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from decisions.agents.current import unknown_agent
 from decisions.models import Agent, Decision
 from decisions.queries.by_name import find_named
 from models_registry.versions.references import find_version
+from workspaces.errors import InvalidInput
 from workspaces.models import Workspace
 
 COLUMNS = {"item": "item_ref", "unit": "unit", "episode": "episode_id", "external_id": "external_id"}
@@ -20,14 +22,14 @@ COLUMNS = {"item": "item_ref", "unit": "unit", "episode": "episode_id", "externa
 NAMES = ("external_id", "unit")
 
 
-def find_equalities(workspace: Workspace, query: Mapping[str, Any]) -> dict[str, Any] | None:
-    """By column what it must hold; None where the agent is not there. Raises UnknownVersion."""
+def find_equalities(workspace: Workspace, query: Mapping[str, Any]) -> dict[str, Any]:
+    """By column what it must hold. Raises InvalidInput for an agent that is not there, UnknownVersion."""
     equal = {column: query[name] for name, column in COLUMNS.items() if name in query}
     if "agent" in query:
         # By its id: joined by its slug, an agent that decided little is looked for in the whole ledger.
         agent = Agent.objects.for_workspace(workspace).filter(slug=query["agent"]).values_list("id", flat=True).first()
         if agent is None:
-            return None
+            raise InvalidInput("The query is invalid.", faults=[unknown_agent(query["agent"])])
         equal["agent_id"] = agent
     if "version" in query:
         equal["model_version_id"] = find_version(workspace, query["version"], field="version").id

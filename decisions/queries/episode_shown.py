@@ -12,6 +12,7 @@ from decisions.agents.prompts import as_text
 from decisions.ingest.schemas import LONGEST_MS
 from decisions.models import Decision, Episode, Feedback, Step, StepKind
 from decisions.queries.decision_shown import Node, show_value
+from decisions.queries.episode_ends import fill_ends
 from decisions.queries.episodes import Totals, find_steps, find_totals
 from decisions.queries.suggestion_shown import ShownSuggestion
 
@@ -117,6 +118,7 @@ def duration_of(episode: Episode, totals: Totals) -> float | None:
 def tell_episodes(episodes: Sequence[Episode], *, most: int, feedback: int = 0) -> list[ShownEpisode]:
     """With at most so many steps, decisions and entries of feedback of each."""
     totals = find_totals([episode.id for episode in episodes])
+    fill_ends(episodes)
     told = []
     for episode in episodes:
         steps = find_steps(episode, most=most + 1)

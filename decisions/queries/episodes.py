@@ -41,8 +41,10 @@ WITH told AS (
     FROM decisions_decision d JOIN decisions_step s ON s.decision_id = d.id
    WHERE d.episode_id = ANY(%(ids)s) AND s.episode_id IS NULL
   UNION ALL
-  -- A decision whose model call stands beside it as a step is counted there.
-  SELECT d.episode_id, 'decision', NULL, d.tokens_in, d.tokens_out, d.cost, d.observed_at, NULL
+  -- A decision whose model call stands beside it as a step is counted there. One that says why its answer ended, as
+  -- the gateway's chats do, is its model call itself.
+  SELECT d.episode_id, CASE WHEN d.finish_reason IS NULL THEN 'decision' ELSE 'llm_call' END, NULL,
+         d.tokens_in, d.tokens_out, d.cost, d.observed_at, NULL
     FROM decisions_decision d
    WHERE d.episode_id = ANY(%(ids)s)
      AND NOT EXISTS (SELECT 1 FROM decisions_step s WHERE s.decision_id = d.id AND s.kind = 'llm_call')

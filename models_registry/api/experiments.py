@@ -11,7 +11,7 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from models_registry.api.list_queries import ExperimentListQuery, VersionListQuery, narrow
+from models_registry.api.list_queries import ExperimentListQuery, VersionListQuery, find_models, narrow
 from models_registry.api.serializers import (
     EstimateSerializer,
     ExperimentDetailSerializer,
@@ -79,8 +79,8 @@ class VersionList(VersionQuery, generics.ListAPIView[ModelVersion]):
     def get_queryset(self) -> Any:
         query, versions = list_query(self), super().get_queryset()
         if "agent" in query:
-            models = RegisteredModel.objects.for_workspace(acting(self.request).workspace)
-            versions = versions.filter(registered_model__in=models.filter(agents__slug=query["agent"]))
+            models = find_models(acting(self.request).workspace, query)
+            versions = versions.filter(registered_model__in=models)
         return narrow(versions, query)
 
 

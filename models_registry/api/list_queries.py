@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 from django.db.models import Model, QuerySet
 from rest_framework import serializers
 
-from models_registry.models import CallState, ExperimentState, VersionState
+from models_registry.models import CallState, ExperimentState, RegisteredModel, VersionState
+from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.queries import ListQuery
+from workspaces.models import Workspace
 
 M = TypeVar("M", bound=Model)
 
@@ -36,6 +38,15 @@ class CallListQuery(ListQuery):
     backend = serializers.CharField(
         required=False, max_length=200, help_text="Only those that this backend answered, by its name"
     )
+
+
+def find_models(workspace: Workspace, query: Mapping[str, Any]) -> QuerySet[RegisteredModel]:
+    """Of the agent of the query. Raises InvalidInput where there is no such agent with a model."""
+    found = RegisteredModel.objects.for_workspace(workspace).filter(agents__slug=query["agent"])
+    if not found.exists():
+        fault = FieldFault("agent", f"{query['agent']!r} is not an agent with a model in this workspace", "its slug")
+        raise InvalidInput("The query is invalid.", faults=[fault])
+    return found
 
 
 def narrow(rows: QuerySet[M], query: Mapping[str, Any]) -> QuerySet[M]:

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from models_registry.api.experiments import VersionQuery
-from models_registry.api.list_queries import CallListQuery
+from models_registry.api.list_queries import CallListQuery, find_models
 from models_registry.api.serializers import ModelVersionSerializer
 from models_registry.api.serving_serializers import (
     AliasMoveSerializer,
@@ -240,7 +240,10 @@ class CallList(generics.ListAPIView[Call]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> Any:
-        return find_calls(acting(self.request).workspace, read_filters(list_query(self)))
+        query, workspace = list_query(self), acting(self.request).workspace
+        if "agent" in query:
+            find_models(workspace, query)
+        return find_calls(workspace, read_filters(query))
 
 
 class KeyUseDetail(APIView):

@@ -44,7 +44,7 @@ def find_url_fault(url: str) -> FieldFault | None:
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         return FieldFault("url", "contains more than host and path", "https://host/v1; a key belongs in a variable")
     if origin not in {origin_of(one) for one in settings.BACKEND_URLS}:
-        return FieldFault("url", f"{parts.scheme}://{parts.netloc} is not allowed here", HOW)
+        return FieldFault("url", f"the address {parts.scheme}://{parts.netloc} is not allowed here", HOW)
     return None
 
 

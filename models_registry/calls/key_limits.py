@@ -55,7 +55,8 @@ def refuse_over_limits(*, by: Actor, agent: str, now: dt.datetime) -> None:
         return
     tomorrow = _midnight(now) + DAY
     reason = f"{plain(spent)} of {plain(key.spend_a_day)} is spent since 00:00 UTC"
-    fault = FieldFault("spend_a_day", reason, f"a larger budget, or the same request after {tomorrow:%Y-%m-%d} 00:00")
+    advice = f"raise the budget, or send the same request again after {tomorrow:%Y-%m-%d} 00:00 UTC"
+    fault = FieldFault("spend_a_day", reason, advice)
     raise BudgetSpent(
         "The budget of this key is spent for today.",
         wait=max(1, math.ceil((tomorrow - now).total_seconds())),

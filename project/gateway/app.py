@@ -42,7 +42,7 @@ from models_registry.backends.chatting import Answered, ChatClients, Streamed
 from models_registry.errors import BackendUnavailable, ChatRefused
 from models_registry.models import CallKind
 from project.gateway.database import Database
-from project.gateway.document import build_document
+from project.gateway.document import CACHED, DECISION_ID, build_document
 from project.gateway.reading import Reading
 from project.gateway.streams import EventStream, Gone, cut_off
 from project.logging import request_logger
@@ -204,11 +204,11 @@ class Gateway:
     ) -> web.StreamResponse:
         begun, shape = await self.database.run(_begin, sent, kind, _about(request), read, shape_of)
         structlog.contextvars.bind_contextvars(actor=begun.by.name)
-        headers = {"x-reckoner-decision-id": str(begun.id), **rate_headers(find_allowance(begun.by))}
+        headers = {DECISION_ID: str(begun.id), **rate_headers(find_allowance(begun.by))}
         if begun.is_repeat:
             headers[REPLAYED] = "true"
         elif begun.recalled is not None:
-            headers["x-reckoner-cached"] = "true"
+            headers[CACHED] = "true"
         answer: dict[str, Any] = {}
         stream: EventStream | None = None
         ended: Ended | None = None

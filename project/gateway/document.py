@@ -6,15 +6,32 @@ that read them, with whatever else OpenAI's clients send, which goes on to the m
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from decisions.answer_ids import SCHEMA
+from decisions.chats.answering import FORMS
+from decisions.chats.faults import RATE_LEFT, RATE_LIMIT, RATE_RESET, SHOULD_RETRY, as_openai
 from decisions.chats.requests import ChatBody
 from decisions.chats.responses import ResponseBody
-from workspaces.http.openapi import REFUSALS
+from decisions.errors import Erased, UnknownAgent
+from workspaces.errors import (
+    FieldFault,
+    InFlight,
+    InvalidInput,
+    KeyReused,
+    NotAllowed,
+    TooLarge,
+    TooManyRequests,
+    Unavailable,
+)
+from workspaces.http.claims import OTHER_REQUEST
+from workspaces.http.idempotency import IN_FLIGHT, REPLAYED
+from workspaces.http.openapi import IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, REFUSALS
+from workspaces.models import Scope
 
 HEADERS: Mapping[str, str] = {
     "X-Reckoner-Unit": "Whom the decision is about; else `user`, else `safety_identifier`",
@@ -25,16 +42,39 @@ HEADERS: Mapping[str, str] = {
     "X-Reckoner-External-Id": "Your own id of it",
 }
 """Headers of a chat, and what they say of its decision."""
+DECISION_ID, CACHED = "X-Reckoner-Decision-Id", "X-Reckoner-Cached"
 STATUSES = {
     400: "The request is invalid; `param` names the first field. Or the model's server refuses it.",
     401: "The key is missing, unknown, expired or revoked.",
     403: "The key lacks the scope route:read, or may not ask this agent.",
     404: "The model does not exist or has no champion.",
+    409: "The first request with this Idempotency-Key has no answer yet. Send the same request again.",
+    410: "The answer to this Idempotency-Key was erased.",
     413: "The body is too long.",
+    422: "The Idempotency-Key was used for another request. Send a new key.",
     429: "Too many requests, or the key's budget is spent. Wait for Retry-After.",
     503: "No server of the model answers, or the gateway is full. Send the same request again.",
 }
+ERRORS = (
+    InvalidInput("The chat is invalid.", faults=[FieldFault("messages", "is missing", "a list of messages")]),
+    NotAllowed(f"This call needs the scope {Scope.ROUTE_READ.value}."),
+    UnknownAgent(f"There is no model 'helpr' in this workspace. Give {FORMS}."),
+    InFlight(IN_FLIGHT),
+    Erased.of([uuid.UUID("01a1f805-50a4-7d43-a901-42a0ce80c4b0")]),
+    TooLarge("The body has more than 20971520 bytes."),
+    KeyReused(OTHER_REQUEST),
+    TooManyRequests("This key may send 60 requests per minute. Wait for the time in Retry-After.", wait=17, limit=60),
+    Unavailable("The database does not answer. Send the same request again."),
+)
+"""An error of each status, as examples."""
+EXAMPLES = {status: body for status, body, _ in map(as_openai, ERRORS)}
 TEXT = {"type": "string"}
+RATE_HEADERS = {
+    RATE_LIMIT: {"schema": TEXT, "description": "Requests that the key may send in a minute", "example": "60"},
+    RATE_LEFT: {"schema": TEXT, "description": "Those of them that are left", "example": "59"},
+    RATE_RESET: {"schema": TEXT, "description": "The time until the minute is over", "example": "17s"},
+}
+"""Of a key with a limit."""
 ERROR = {
     "type": "object",
     "required": ["error"],
@@ -176,7 +216,12 @@ def _operation(name: str, says: str, answer: Mapping[str, Any], *, refusals: tup
     }
     for status in refusals:
         headers = {**request_id, **REFUSALS[status].headers}
-        content = {"application/json": {"schema": _ref("Error")}}
+        if status == 429:
+            again = {"schema": {"enum": ["false"]}, "description": "The budget of the day is spent"}
+            headers |= {**RATE_HEADERS, SHOULD_RETRY: again}
+        content: dict[str, Any] = {"application/json": {"schema": _ref("Error")}}
+        if status in EXAMPLES:
+            content["application/json"]["example"] = EXAMPLES[status]
         responses[str(status)] = {"description": STATUSES[status], "headers": headers, "content": content}
     return {"operationId": name, "summary": says, "responses": responses}
 
@@ -186,7 +231,7 @@ def _chat(name: str, body: str, answer: str, example: Mapping[str, Any]) -> dict
         name,
         "Answers by the agent's champion, or the arm of an experiment, and records the decision.",
         _ref(answer),
-        refusals=(400, 401, 403, 404, 413, 429, 503),
+        refusals=(400, 401, 403, 404, 409, 410, 413, 422, 429, 503),
     )
     operation["parameters"] = [
         {
@@ -202,7 +247,8 @@ def _chat(name: str, body: str, answer: str, example: Mapping[str, Any]) -> dict
             "in": "header",
             "description": "`no-cache`: the answer does not come from the agent's cache",
             "schema": TEXT,
-        }
+        },
+        IDEMPOTENCY_KEY,
     ]
     operation["requestBody"] = {
         "required": True,
@@ -210,8 +256,10 @@ def _chat(name: str, body: str, answer: str, example: Mapping[str, Any]) -> dict
     }
     whole = operation["responses"]["200"]
     whole["headers"] |= {
-        "X-Reckoner-Decision-Id": {"schema": {"type": "string", "format": "uuid"}, "description": "The decision"},
-        "X-Reckoner-Cached": {"schema": {"enum": ["true"]}, "description": "The answer comes from the cache"},
+        **RATE_HEADERS,
+        DECISION_ID: {"schema": {"type": "string", "format": "uuid"}, "description": "The decision"},
+        CACHED: {"schema": {"enum": ["true"]}, "description": "The answer comes from the cache"},
+        REPLAYED: IDEMPOTENT_REPLAYED,
     }
     whole["content"]["text/event-stream"] = {
         "schema": {"type": "string", "description": "With `stream`: OpenAI's events"}

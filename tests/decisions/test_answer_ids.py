@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from decisions.answer_ids import read_decision_id
+from decisions.answer_ids import FORMS, read_decision_id
 from decisions.ingest.decoding import BodyDecoder
 from decisions.ingest.schemas import FeedbackIn
 from decisions.models import BulkLabel, Decision, Feedback, Label, StatusChange, Step
@@ -39,6 +39,16 @@ def test_a_list_with_such_ids_is_read_item_by_item_and_other_faults_are_told() -
     batch = BodyDecoder(FeedbackIn).decode(json.dumps(sent).encode())
     assert {item.decision_id for _, item in batch.items} == {ID}
     assert [(error.index, error.faults[0].field) for error in batch.errors] == [(8, "decision_id"), (9, "metric")]
+    assert batch.errors[0].faults[0].expected == FORMS
+
+
+@pytest.mark.django_db
+def test_what_is_no_id_of_a_decision_hears_what_one_looks_like(agent: Any, api: Any) -> None:
+    client = api("admin")
+    sent = {"metric": "verdict", "value": "confirmed", "decision_id": "chatcmpl-abc"}
+    for refused in (client.post("feedback", sent), client.get("steps?decision=chatcmpl-abc")):
+        [fault] = refused.json()["error"]["fields"]
+        assert refused.status_code == 400 and "chatcmpl-" in fault["expected"], fault
 
 
 @pytest.mark.django_db

@@ -137,7 +137,7 @@ def test_each_fault_stands_beside_its_field_the_values_stay_and_nothing_starts(
         ({"judge": f"{other.id}:tidy"}, "judge", "It judges Sorter. Choose a judge of the run’s agent."),
         ({"judge": "helpful"}, "judge", "Select a valid choice"),
         ({"judge_backend": "", "judge_model": ""}, "judge_backend", "Choose the server that answers as the judge."),
-        ({"judge_backend": "elsewhere"}, "judge_backend", "http://elsewhere is not allowed here"),
+        ({"judge_backend": "elsewhere"}, "judge_backend", "the address http://elsewhere is not allowed here"),
         ({"judge_model": " "}, "judge_model", "Enter the name of the judge’s model on its server."),
         ({"judge_share": "1.5"}, "judge_share", "less than or equal to 1"),
         ({"judge_prompt": ""}, "judge_prompt", "Enter the prompt that asks the judge."),

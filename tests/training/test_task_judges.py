@@ -54,7 +54,7 @@ def test_a_judge_that_is_not_calibrated_starts_no_run_and_one_that_drifted_no_en
         ({}, "metric", "helpful is refused: 4 scored decisions have a label, 100 are needed."),
         ({"metric": "polite"}, "metric", "polite was never calibrated against people."),
         ({"backend": "none"}, "backend", "There is no enabled server 'none'."),
-        ({"backend": "elsewhere"}, "backend", "http://elsewhere is not allowed here"),
+        ({"backend": "elsewhere"}, "backend", "the address http://elsewhere is not allowed here"),
         ({"url": "http://127.0.0.1:9/v1"}, "url", "is filled in by the run"),
     ):
         with pytest.raises(InvalidRun) as refused:

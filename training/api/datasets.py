@@ -43,8 +43,9 @@ class DatasetList(generics.ListAPIView[DatasetSnapshot]):
     query_class = AgentListQuery
 
     def get_queryset(self) -> Any:
-        datasets = DatasetSnapshot.objects.for_workspace(acting(self.request).workspace)
-        return of_agent(datasets, list_query(self)).select_related("agent", "artifact")
+        workspace = acting(self.request).workspace
+        datasets = DatasetSnapshot.objects.for_workspace(workspace)
+        return of_agent(workspace, datasets, list_query(self)).select_related("agent", "artifact")
 
     @extend_schema(
         operation_id="create_dataset",

@@ -69,7 +69,7 @@ class RunList(RunQuery, generics.ListAPIView[TrainingRun]):
             )
         filters: dict[str, Any] = {"tags__contains": [query["tag"]]} if "tag" in query else {}
         filters |= {"state": query["state"]} if "state" in query else {}
-        return of_agent(runs, query).filter(**filters)
+        return of_agent(acting(self.request).workspace, runs, query).filter(**filters)
 
     @extend_schema(
         operation_id="start_run",

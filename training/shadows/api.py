@@ -37,7 +37,7 @@ class ShadowList(ShadowQuery, generics.ListAPIView[Shadow]):
     query_class = AgentListQuery
 
     def get_queryset(self) -> Any:
-        return of_agent(super().get_queryset(), list_query(self))
+        return of_agent(acting(self.request).workspace, super().get_queryset(), list_query(self))
 
     @extend_schema(
         operation_id="start_shadow",

@@ -100,7 +100,9 @@ def refuse_unknown_names(request: Request, names: Collection[str]) -> None:
 
 
 def expected_of(field: serializers.Field[Any, Any, Any, Any]) -> str:
-    """What a parameter takes, for a person."""
+    """What a parameter takes, for a person; a field of another floor may say so itself, as `expected`."""
+    if said := getattr(field, "expected", ""):
+        return str(said)
     if isinstance(field, serializers.IntegerField):
         return f"a whole number from {field.min_value} to {field.max_value}"
     if isinstance(field, serializers.ChoiceField):

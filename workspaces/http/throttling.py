@@ -70,7 +70,9 @@ def count_request(actor: Actor) -> None:
         return
     _note_once_an_hour(actor, limit)
     wait = _seconds_left(time.time())
-    fault = FieldFault("requests_a_minute", f"more than {limit} in this minute", f"the same request in {wait} s")
+    fault = FieldFault(
+        "requests_a_minute", f"more than {limit} in this minute", f"send the same request again in {wait} s"
+    )
     raise TooManyRequests(
         f"This key may send {limit} requests per minute. Wait for the time in Retry-After.",
         wait=wait,

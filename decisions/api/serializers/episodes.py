@@ -76,7 +76,7 @@ class EpisodeSerializer(serializers.ModelSerializer[Episode]):
 class TotalsSerializer(serializers.Serializer[Any]):
     """Counted and summed over what was recorded; the fields above are what was reported."""
 
-    steps = serializers.IntegerField()
+    steps = serializers.IntegerField(help_text="With the chats of the gateway that no step tells of")
     decisions = serializers.IntegerField()
     failures = serializers.IntegerField(help_text="Steps that failed")
     tool_calls = serializers.IntegerField()

@@ -8,11 +8,13 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from decisions.answer_ids import SCHEMA, read_decision_id
+from decisions.answer_ids import FORMS, SCHEMA, read_decision_id
 
 
 @extend_schema_field(dict(SCHEMA))
 class DecisionIdField(serializers.UUIDField):
+    expected = FORMS
+
     def to_internal_value(self, data: Any) -> uuid.UUID:
         try:
             return read_decision_id(data)

@@ -474,7 +474,8 @@ class TestReading:
         reader = api("export:read")
         assert len(reader.get("decisions?unit=ann").json()["results"]) == 1
         assert len(reader.get("decisions?agent=filer").json()["results"]) == 3
-        assert reader.get("decisions?agent=nobody").json()["results"] == []
+        [fault] = reader.get("decisions?agent=nobody").json()["error"]["fields"]
+        assert (fault["field"], fault["reason"]) == ("agent", "'nobody' does not exist in this workspace")
 
     def test_the_number_of_queries_does_not_grow_with_the_list(self, client, api, django_assert_max_num_queries):
         client.post("decisions", [body(episode=f"e{n}") for n in range(20)])

@@ -17,6 +17,7 @@ import httpx
 import pytest
 from django.db import connection
 
+from project.gateway.document import build_document
 from tests.openai_server import OpenAIServer
 from tools.ports import free_port
 
@@ -107,10 +108,25 @@ def key(by: Any) -> str:
 
 @pytest.fixture
 def ask(gateway: Gateway, key: str) -> Iterator[httpx.Client]:
-    """A plain client, which shows bytes and leaves."""
+    """A plain client, which shows bytes and leaves. What it hears is held to the gateway's OpenAPI document."""
     headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=f"{gateway.url}/v1", headers=headers, timeout=30, **PLAIN) as client:
+    hooks: Any = {"response": [_refuse_undocumented]}
+    with httpx.Client(base_url=f"{gateway.url}/v1", headers=headers, timeout=30, event_hooks=hooks, **PLAIN) as client:
         yield client
+
+
+STATED = build_document()["paths"]
+OWN_HEADERS = ("x-reckoner-", "x-ratelimit-", "x-should-", "retry-", "idempotent-")
+
+
+def _refuse_undocumented(answer: httpx.Response) -> None:
+    path, method = answer.request.url.path, answer.request.method.lower()
+    if (operation := STATED.get(path, {}).get(method)) is None or answer.status_code == 500:
+        return
+    stated = operation["responses"].get(str(answer.status_code))
+    assert stated is not None, f"{method} {path} answered {answer.status_code}"
+    known = {header.lower() for header in stated["headers"]}
+    assert {header for header in answer.headers if header.startswith(OWN_HEADERS)} <= known, path
 
 
 @pytest.fixture

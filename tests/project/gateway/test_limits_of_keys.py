@@ -9,8 +9,10 @@ from decisions.chats.faults import as_openai
 from decisions.models import Decision
 from models_registry.models import Call
 from tests.project.gateway.test_chats import chat
+from workspaces.access.actors import program
 from workspaces.access.services import KeyLimits, create_api_key
 from workspaces.errors import TooManyRequests
+from workspaces.http.throttling import count_request
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway")]
 
@@ -65,6 +67,16 @@ def test_answers_and_refusals_say_how_many_requests_are_left(client, by, helper,
     assert (5, 4) in left and all(limit == 5 for limit, _ in left)
     assert told(refused.value.response.headers) == (5, 0)
     assert int(refused.value.response.headers["retry-after"]) > 0
+
+
+def test_a_key_that_asks_too_often_hears_when_to_ask_again(by, settings):
+    settings.KEY_REQUESTS_A_MINUTE = 1
+    key = create_api_key(by=by, name="few", scopes=["route:read"], limits=KeyLimits(requests_a_minute=1)).key
+    with pytest.raises(TooManyRequests) as refused:
+        for _ in range(4):  # a minute may end in between
+            count_request(program(key))
+    message = as_openai(refused.value)[1]["error"]["message"]
+    assert f"(send the same request again in {refused.value.wait} s)" in message
 
 
 def test_a_rate_is_refused_with_openai_s_code():

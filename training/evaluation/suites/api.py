@@ -112,7 +112,7 @@ class SuiteList(SuiteQuery, generics.ListAPIView[EvaluationSuite]):
     query_class = AgentListQuery
 
     def get_queryset(self) -> Any:
-        return of_agent(self.get_suites(), list_query(self))
+        return of_agent(acting(self.request).workspace, self.get_suites(), list_query(self))
 
     @extend_schema(
         operation_id="create_suite",
