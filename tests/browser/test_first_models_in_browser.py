@@ -200,7 +200,7 @@ def download(tab: Any, format: str, folder: Path) -> Path:
     """The export's files, unpacked."""
     with tab.expect_download() as started:
         made = tab.locator("#exports .export").filter(has_text=format)
-        made.get_by_role("link", name=re.compile("^Download")).click()
+        made.get_by_role("link", name=re.compile("^Download")).click(timeout=300_000)
     started.value.save_as(folder / "export.tar")
     with tarfile.open(folder / "export.tar") as tar:
         tar.extractall(folder, filter="data")
