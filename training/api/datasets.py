@@ -14,13 +14,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.current import get_current_agent
+from decisions.api.agent_lists import AgentListQuery, of_agent
 from decisions.api.export import NDJSON, in_chunks
 from jobs.models import Job
 from training.datasets import freezing
 from training.datasets.other_formats import FILES, FORMATS, LINES, as_list, stream_rows
 from training.datasets.serializers import DatasetCreateSerializer, DatasetSerializer, FreezingSerializer
 from training.environments import drawing as task_datasets
-from training.list_queries import AgentListQuery, of_agent
 from training.loops.first_model import services as first_models
 from training.models import DatasetSnapshot
 from training.rows.selection import Filters

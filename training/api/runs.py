@@ -15,9 +15,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from decisions.agents.current import get_current_agent
+from decisions.api.agent_lists import of_agent
 from models_registry.versions.references import find_version
+from training.api.list_queries import RunListQuery
 from training.datasets.serializers import FreezingSerializer
-from training.list_queries import RunListQuery, of_agent
 from training.loops.first_model import services as first_models
 from training.models import DatasetSnapshot, RunEvent, TrainingRun
 from training.runs.notes import note_run

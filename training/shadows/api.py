@@ -11,10 +11,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from decisions.agents.current import get_current_agent
+from decisions.api.agent_lists import AgentListQuery, of_agent
 from decisions.models import Shadow
 from models_registry.api.serializers import ReasonSerializer
 from models_registry.versions.references import find_version
-from training.list_queries import AgentListQuery, of_agent
 from training.shadows.serializers import ShadowDetailSerializer, ShadowSerializer, ShadowStartSerializer
 from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
 from workspaces.http.openapi import ErrorSerializer

@@ -11,13 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from decisions.agents.current import get_current_agent
+from decisions.api.agent_lists import AgentListQuery, of_agent
 from jobs.models import Job
 from jobs.serializers import JobSerializer
 from models_registry.api.serializers import VersionField
 from models_registry.versions.references import find_version
 from training.evaluation.suites import SCORE
+from training.evaluation.suites.list_queries import VersionScoreQuery
 from training.evaluation.suites.services import SuitePlan, compare_scores, create_suite, start_scoring
-from training.list_queries import AgentListQuery, VersionScoreQuery, of_agent
 from training.models import DatasetSnapshot, EvaluationSuite, SuiteScore
 from workspaces.errors import FieldFault, NotFound
 from workspaces.http.bodies import StrictBody

@@ -1,4 +1,4 @@
-"""Query parameters of the training floor's lists."""
+"""Lists of what agents have: `agent` narrows them to one agent's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from django.db.models import Model, QuerySet
 from rest_framework import serializers
 
 from decisions.agents.current import refuse_unknown_agent
-from training.models.run import RUN_STATE_CHOICES
 from workspaces.http.queries import ListQuery
 from workspaces.models import Workspace
 
@@ -24,17 +23,3 @@ def of_agent(workspace: Workspace, rows: QuerySet[M], query: Mapping[str, Any]) 
     """Raises InvalidInput for an agent that is not there."""
     refuse_unknown_agent(workspace, query)
     return rows.filter(agent__slug=query["agent"]) if "agent" in query else rows
-
-
-class RunListQuery(AgentListQuery):
-    tag = serializers.CharField(required=False, max_length=50, help_text="Only runs with this tag")
-    state = serializers.ChoiceField(required=False, choices=RUN_STATE_CHOICES, help_text="Only runs in this state")
-    version = serializers.CharField(
-        required=False, max_length=200, help_text="Only the run that made this version: its id, filer:7, filer@champion"
-    )
-
-
-class VersionScoreQuery(ListQuery):
-    against = serializers.CharField(
-        required=False, max_length=200, help_text="Another version, to compare with in pairs"
-    )
