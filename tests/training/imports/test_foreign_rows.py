@@ -370,7 +370,7 @@ LOGGED = {"id": "a", "prompt": "Q", "options": ["A", "B"], "action": "A", "prope
         ([PAIR | {"id": "a"}], "rows", DatasetKind.PREFERENCES),
         ([SYSTEM_TEXT, OTHER_TEXT], "completion", DatasetKind.TEXT),
         ([SYSTEM_TEXT, OTHER_TEXT], "chat", DatasetKind.TEXT),
-        ([SYSTEM_TEXT, OTHER_TEXT], "messages", DatasetKind.TEXT),
+        ([SYSTEM_TEXT, OTHER_TEXT | {"right": 1.0}], "messages", DatasetKind.TEXT),
         ([SYSTEM_TEXT, OTHER_TEXT], "kto", DatasetKind.TEXT),
         ([PAIR | {"id": "a"}], "chat", DatasetKind.PREFERENCES),
         ([PAIR | {"id": "a"}], "preference", DatasetKind.PREFERENCES),
