@@ -84,7 +84,7 @@ def train(
 
 
 def read_correct(attempt: Path, model: str) -> list[bool]:
-    """Of each held-out chat, in the order of the file."""
+    """Reads whether each held-out chat was answered right, in the order of the file."""
     lines = map(json.loads, (attempt / "predictions.jsonl").read_text().splitlines())
     return [bool(line["correct"]) for line in lines if line["model"] == model]
 

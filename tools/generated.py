@@ -134,18 +134,23 @@ def send_generated(
                 send(requests.Request(**case.as_transport_kwargs(base_url=BASE)).prepare(), stated)
                 sent += 1
 
-            settings = hypothesis.settings(
-                max_examples=each,
-                deadline=None,
-                database=None,
-                suppress_health_check=list(hypothesis.HealthCheck),
-                phases=[hypothesis.Phase.generate],
-            )
+            settings = _settings(each)
             try:
                 hypothesis.seed(seed)(settings(hypothesis.given(operation.as_strategy(generation_mode=mode))(one)))()
             except Unsatisfiable:
                 continue  # an operation without parameters has no request that breaks its schema
     return sent
+
+
+def _settings(each: int) -> hypothesis.settings:
+    """Examples are drawn and sent once: none is kept, shrunk or timed."""
+    return hypothesis.settings(
+        max_examples=each,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[hypothesis.Phase.generate],
+    )
 
 
 def send_allowed(
@@ -172,13 +177,7 @@ def send_allowed(
             send(prepared, f"{case.operation.method} {case.operation.path}")
             sent += 1
 
-        settings = hypothesis.settings(
-            max_examples=each,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(hypothesis.HealthCheck),
-            phases=[hypothesis.Phase.generate],
-        )
+        settings = _settings(each)
         strategy = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
         hypothesis.seed(seed)(settings(hypothesis.given(strategy)(one)))()
     return sent

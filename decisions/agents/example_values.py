@@ -19,7 +19,7 @@ TYPED = frozenset({"type", "anyOf", "oneOf", "enum", "$ref"})
 MAX_DEPTH = 2
 """Objects inside objects that have their optional parts, too: a schema may refer to itself."""
 DEEPEST, MOST_VALUES = 20, 5_000
-"""Of one example: required parts may refer to themselves as well, and then nothing fits."""
+"""Bounds of one example: required parts may refer to themselves as well, and then nothing fits."""
 MOST_ITEMS, LONGEST_TEXT = 20, 1_000
 
 

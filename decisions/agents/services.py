@@ -32,7 +32,7 @@ from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 
 PROMPT_TOKENS, COMPLETION_TOKENS = 64, 16
-"""Of an agent that does not chat, unless it is asked for others."""
+"""Limits of an agent that does not chat, unless others are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class AgentSetup:
 
 
 def make_setup(kind: str, fields: Mapping[str, Any]) -> AgentSetup:
-    """Of the fields that were sent: what is left out is the kind's own where there is no prompt template, and an agent
-    of no kind that chats gets the template of chats. Raises InvalidInput."""
+    """Makes the setup of the fields that were sent: what is left out is the kind's own where there is no prompt
+    template, and an agent of no kind that chats gets the template of chats. Raises InvalidInput."""
     if "prompt_template" not in fields and kind not in KINDS and fields.get("action_space") in CHATTING:
         fields = {"prompt_template": OF_CHAT, **fields}
     return AgentSetup(**fields) if "prompt_template" in fields else replace(kind_setup(kind), **fields)

@@ -120,7 +120,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """Of one answer; None where they are not known."""
+    """Tokens of one answer; None where they are not known."""
 
     tokens_in: int | None
     tokens_out: int | None
@@ -400,7 +400,7 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
 
 
 def _count_tokens(begun: Begun, ended: Ended, *, complete: bool) -> TokenCounts:
-    """As the server said them, and of an answer that did not come to its end as they are estimated."""
+    """Counts tokens as the server said them; of an answer that did not come to its end they are estimated."""
     written, place = ended.written, ended.attempt.place
     system = _served(begun, ended.attempt).current.version.system_prompt
     told = [system, *(begun.chat.state.get(name) for name in ("messages", "tools"))]

@@ -20,7 +20,7 @@ from workspaces.http.parsing import MAX_BODY
 ITEM_ID = re.compile(r"(?P<kind>msg|fc)_(?P<decision>[0-9a-f]{32})(?:_(?P<index>[0-9]{1,3}))?")
 """The ids that `decisions.chats.responses` gives to words and calls."""
 MOST_ITEMS = 1024
-"""Of an input, as `decisions.chats.responses` takes."""
+"""Items of one input, as many as `decisions.chats.responses` takes."""
 MOST_SHOWN = 20
 """References that are told where many are unknown."""
 

@@ -79,7 +79,8 @@ class ChatEditor(Editor):
 
 
 def _find_argument_faults(case: Case, calls: Sequence[Any]) -> list[FieldFault]:
-    """Of arguments that their tool does not take. A client's schema that nothing can be checked by refuses nothing."""
+    """Finds arguments that their tool does not take. A client's schema that nothing can be checked by refuses
+    nothing."""
     known = {tool["name"]: tool["parameters"] for tool in case.tools}
     return [
         fault

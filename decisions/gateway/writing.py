@@ -33,7 +33,8 @@ MOST_REASONS = 3
 NO_CALLS = "[]"
 """How a model of ours writes that it calls no tool."""
 _FENCE = re.compile(r"\A```(?:json)?[ \t\r]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
-"""Of a text without blanks around it. No two of its parts take line breaks: a model may write thousands of them."""
+"""Matches a text without blanks around it. No two of its parts take line breaks: a model may write thousands of
+them."""
 
 
 def render(current: CurrentAgent, item: DecideItem) -> Rendering:

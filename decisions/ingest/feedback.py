@@ -123,8 +123,8 @@ def _erasable_name(item: FeedbackIn) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Targets:
-    """Of feedback: those of another workspace, decisions and episodes of this one that were erased, feedback that
-    Reckoner wrote itself, and the decisions that a correction is of."""
+    """What feedback is about: ids of another workspace, decisions and episodes of this one that were erased, feedback
+    that Reckoner wrote itself, and the decisions that a correction is of."""
 
     foreign: set[uuid.UUID]
     erased: set[uuid.UUID]

@@ -104,7 +104,7 @@ def _one_message(messages: Sequence[Message]) -> list[Message]:
 
 
 def _spoken(message: Any) -> Mapping[str, Any]:
-    """As the assistant's; Gemini's role is `model`, and completions without a chat have a text alone."""
+    """Reads it as the assistant's; Gemini's role is `model`, and completions without a chat have a text alone."""
     given = message if isinstance(message, dict) else {}
     content = given.get("content", given.get("text"))
     return {**given, "role": "assistant"} | ({} if content is None else {"content": content})

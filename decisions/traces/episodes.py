@@ -99,7 +99,7 @@ def _asked(step: Step, states: Mapping[uuid.UUID | None, Any]) -> str:
 
 
 def _find_ends(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, dict[str, uuid.UUID]]:
-    """Of each episode the outermost step, the first and the last model call, as far as there are such.
+    """Finds each episode's outermost step, the first and the last model call, as far as there are such.
 
     Ids are in the order of start, to the millisecond.
     """

@@ -21,7 +21,7 @@ from workspaces.access.actors import Actor
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Of the gateway, by the ids of their decisions: those that are recorded, those whose content was erased, and those
+    """Answers of the gateway by their decisions: those that are recorded, those whose content was erased, and those
     that are still being given."""
 
     recorded: frozenset[uuid.UUID] = frozenset()

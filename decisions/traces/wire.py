@@ -92,7 +92,8 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def split_spans(body: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Of each resource its own bytes and those of its spans, without reading them. The body has passed `check_size`."""
+    """Gives each resource's own bytes and those of its spans, without reading them. The body has passed
+    `check_size`."""
     for number, resource_spans in _messages(body):
         if number == RESOURCE_SPANS:
             inner = list(_messages(resource_spans))

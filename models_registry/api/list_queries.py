@@ -41,7 +41,7 @@ class CallListQuery(ListQuery):
 
 
 def find_models(workspace: Workspace, query: Mapping[str, Any]) -> QuerySet[RegisteredModel]:
-    """Of the agent of the query. Raises InvalidInput where there is no such agent with a model."""
+    """Finds the models of the query's agent. Raises InvalidInput where there is no such agent with a model."""
     found = RegisteredModel.objects.for_workspace(workspace).filter(agents__slug=query["agent"])
     if not found.exists():
         fault = FieldFault("agent", f"{query['agent']!r} is not an agent with a model in this workspace", "its slug")

@@ -30,7 +30,7 @@ _BYTES_OF_A_TOKEN: dict[Key, tuple[float, float]] = {}
 
 
 def learn_ratio(endpoint: Endpoint, model: str, sizes: Sizes, tokens_in: int | None, tokens_out: int | None) -> None:
-    """Of a whole answer, whose counts the server has said where they are not None."""
+    """Learns from a whole answer, whose counts the server has said where they are not None."""
     key = _key_of(endpoint, model)
     before_in, before_out = _BYTES_OF_A_TOKEN.get(key, (USUAL, USUAL))
     if len(_BYTES_OF_A_TOKEN) >= MOST_KEPT:

@@ -79,7 +79,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _allow_connections() -> None:
-    """As many open files as the operator allows: each connection is one, and 1,024 are soon there."""
+    """Allows as many open files as the operator does: each connection is one, and 1,024 are soon there."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard > soft:
         most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)

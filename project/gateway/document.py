@@ -74,7 +74,7 @@ RATE_HEADERS = {
     RATE_LEFT: {"schema": TEXT, "description": "Those of them that are left", "example": "59"},
     RATE_RESET: {"schema": TEXT, "description": "The time until the minute is over", "example": "17s"},
 }
-"""Of a key with a limit."""
+"""Headers of answers to a key with a limit."""
 ERROR = {
     "type": "object",
     "required": ["error"],

@@ -15,12 +15,12 @@ LACKS_FIELD = """(
            AND d.state -> 'messages' <> '[]'
            AND NOT EXISTS (SELECT 1 FROM unnest(%(naming)s::uuid[], %(names)s::text[]) AS named(version_id, name)
                             WHERE named.version_id = d.agent_version_id AND d.state ? named.name)))"""
-"""Of a decision `d`, with the parameters below. A chat is asked as it is, as `decisions.agents.prompts.is_chat` says;
-whether it can be read is not seen here."""
+"""SQL of a decision `d`, with the parameters below. A chat is asked as it is, as `decisions.agents.prompts.is_chat`
+says; whether it can be read is not seen here."""
 
 
 def lack_parameters(versions: Iterable[AgentVersion]) -> dict[str, list[Any]]:
-    """Of the versions whose decisions are looked at."""
+    """Makes the parameters, for the versions whose decisions are looked at."""
     asked, named, chatting = [], [], []
     for version in versions:
         fields = [match.groups() for match in FIELD.finditer(version.prompt_template)]

@@ -82,7 +82,7 @@ class ExportedLine(msgspec.Struct):
         return [text_row(turn, tools, as_chat=self._is_chat(turn)) for turn in self._find_turns(tools)]
 
     def _find_turns(self, tools: Sequence[Message]) -> list[Turn]:
-        """Of a decision, and where the completion stands apart, the last one alone."""
+        """Finds the turns; of a decision, and where the completion stands apart, the last one alone."""
         messages = self.messages
         if self.completion:
             messages = [*messages, self.reply or {"role": "assistant", "content": self.completion}]

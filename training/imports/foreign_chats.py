@@ -25,7 +25,7 @@ TURN = re.compile(r"\n\n(Human|Assistant):")
 
 
 def from_sharegpt(conversation: Any, field: str = "conversations") -> list[dict[str, Any]]:
-    """Of a list of {from, value}; {role, content} is taken too."""
+    """Reads a list of {from, value}; {role, content} is taken too."""
     if not isinstance(conversation, list):
         raise ValueError(f"{field}: is not a list")
     return [_message(one, f"{field}[{index}]") for index, one in enumerate(conversation)]
@@ -56,7 +56,7 @@ def is_dialogue(text: Any) -> bool:
 
 
 def from_dialogue(text: str, field: str) -> list[dict[str, Any]]:
-    """Of "\\n\\nHuman: … \\n\\nAssistant: …"; an Assistant who says nothing at the end is where the reply begins."""
+    """Reads "\\n\\nHuman: … \\n\\nAssistant: …"; an Assistant who says nothing at the end is where the reply begins."""
     _, *parts = TURN.split("\n\n" + text.lstrip())
     names = {"Human": USER, "Assistant": ASSISTANT}
     messages = [
@@ -68,7 +68,7 @@ def from_dialogue(text: str, field: str) -> list[dict[str, Any]]:
 
 
 def from_history(history: Any) -> list[dict[str, Any]]:
-    """Of Alpaca's list of [what was asked, what was answered]."""
+    """Reads Alpaca's list of [what was asked, what was answered]."""
     if not isinstance(history or [], list):
         raise ValueError("history: is not a list")
     messages = []

@@ -42,7 +42,7 @@ def read_row_lines(path: Path, name: str = "") -> tuple[dict[int, bytes], list[s
 
 
 def _entries(content: bytes) -> list[bytes]:
-    """Of a list, also where some are no JSON. Raises InvalidInput for what is no list."""
+    """Cuts a list into its entries, even where some are no JSON. Raises InvalidInput for what is no list."""
     try:
         return [bytes(raw) for raw in msgspec.json.decode(content, type=list[msgspec.Raw])]
     except BROKEN:

@@ -81,7 +81,7 @@ def read_rows(path: Path) -> Rows:
 
 
 def _kind_of(first: Mapping[str, Any]) -> RowKind | None:
-    """Of a file whose rows are taken as they are; the engine checks them."""
+    """Tells the kind of a file whose rows are taken as they are; the engine checks them."""
     if "environment" in first:
         return RowKind.TASKS
     if is_labelled(first):

@@ -82,7 +82,7 @@ CHATS = Style(_ask_in_chat, _answer_in_chat)
 
 
 def find_style(read: Read) -> Style:
-    """Of the file's rows: conversations where any of them is a chat."""
+    """Finds how the file's rows are written: as conversations where any of them is a chat."""
     return CHATS if any(row.get("messages") for row in read()) else TEXTS
 
 
@@ -157,7 +157,7 @@ def each(shape: Callable[[Row], Row]) -> Callable[[Read], Iterator[Row]]:
 
 
 def each_in_style(shape: Callable[[Row, Style], Row]) -> Callable[[Read], Iterator[Row]]:
-    """As `each`, of a shape that depends on the file's style."""
+    """Does what `each` does, for a shape that depends on the file's style."""
 
     def make(read: Read) -> Iterator[Row]:
         style = find_style(read)

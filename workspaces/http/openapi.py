@@ -196,7 +196,7 @@ class EnvelopeSchema(AutoSchema):
         return operation
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> Any:
-        """Of a body also what its serializer states beyond its fields, and that other fields are refused."""
+        """Adds to a body what its serializer states beyond its fields, and that other fields are refused."""
         schema = super()._map_basic_serializer(serializer, direction)
         if not isinstance(serializer, StrictBody):
             return schema

@@ -183,7 +183,7 @@ class RawJSONParser(BaseParser):
 
 
 class RawBatchParser(RawJSONParser):
-    """Of a list in which something is faulty the bytes are handed on, too: whoever decodes it refuses that item."""
+    """Hands on a list in which something is faulty, too: the decoder refuses that item."""
 
     limit = MAX_BATCH
 

@@ -83,7 +83,7 @@ def count_request(actor: Actor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Of the current minute: requests that a program may send in it, those that are left, and the seconds until it is
+    """The current minute: requests that a program may send in it, those that are left, and the seconds until it is
     over. `left` is exact to one share for each process."""
 
     limit: int
@@ -92,7 +92,7 @@ class Allowance:
 
 
 def find_allowance(actor: Actor) -> Allowance | None:
-    """As the process knows it, without asking Valkey. None without a limit, and where nothing was counted."""
+    """Finds it as the process knows it, without asking Valkey. None without a limit, and where nothing was counted."""
     limit = limit_of(actor.key)
     if limit <= 0 or actor.user is not None:
         return None

@@ -7,7 +7,7 @@ import redis
 AWAY = (redis.RedisError, OSError, ValueError)
 """To be caught, and looked at by `is_away`."""
 CLOSED = "closed file"
-"""Of a connection that is closed while it is read, redis-py raises the ValueError of its buffer."""
+"""What redis-py's ValueError says of a connection that was closed while it was read."""
 
 
 def is_away(error: Exception) -> bool:

@@ -1,4 +1,4 @@
-"""Of a file, one bad record is refused alone, in whichever shape it comes, and its neighbours are imported."""
+"""One bad record of a file is refused alone, in whichever shape it comes, and its neighbours are imported."""
 
 from __future__ import annotations
 

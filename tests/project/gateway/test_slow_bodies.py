@@ -64,7 +64,7 @@ def test_headers_that_are_not_utf_8_are_a_fault_of_the_caller(gateway: Any, head
 
 
 class Request(SimpleNamespace):
-    """As much of a request as has a place: an address, and a connection that can be cut."""
+    """What a place needs of a request: an address, and a connection that can be cut."""
 
     def __init__(self, address: str) -> None:
         super().__init__(remote=address, cut=False)

@@ -36,7 +36,7 @@ def leave_out_long_chats(loaded: Loaded, max_prompt_tokens: int, data: RunData, 
 
 
 def _count_tokens(encoder: PromptEncoder, row: Text | Preference) -> int:
-    """Of the chat with its longest reply."""
+    """Counts the tokens of the chat with its longest reply."""
     replies = replies_of(row) if isinstance(row, Preference) else (reply_of(row.completion, row.reply),)
     (asked,) = prompts_of([row])
     written = encoder.encode_replies([asked] * len(replies), replies)

@@ -63,8 +63,8 @@ class SystemPromptTooLong(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """Of a system prompt. `room`: tokens that it leaves for the text, where `gap` marks a cut; `head`: how many tokens
-    of an encoded prompt stand before the text, the template's too."""
+    """What a system prompt takes. `room`: tokens that it leaves for the text, where `gap` marks a cut; `head`: how many
+    tokens of an encoded prompt stand before the text, the template's too."""
 
     room: int
     gap: str
@@ -165,7 +165,7 @@ class PromptEncoder:
         return prompt_ids[self._before(system).head : len(prompt_ids) - self.tail]
 
     def heads(self, prompts: Iterable[str | Prompt]) -> list[int]:
-        """Of each prompt, how many tokens stand before its own text when it is encoded; of a chat, before what the user
+        """Counts, for each prompt, the tokens before its own text when it is encoded; of a chat, before what the user
         says last."""
         return [
             _shared(*self._probe(Prompt("", messages=tuple(map(dict, self.chats([prompt])[0])), tools=prompt.tools)))

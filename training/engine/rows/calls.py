@@ -31,7 +31,7 @@ class Call:
 
 
 def names_of(tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Of tools as rows and requests have them (models_registry.backends.chat_rows)."""
+    """Names of tools, which are as rows and requests have them (models_registry.backends.chat_rows)."""
     return frozenset(tool["function"]["name"] for tool in tools)
 
 

@@ -15,7 +15,7 @@ from decisions.rewards.valuing import total
 from training.engine.spec.run_spec import LEARNED, RewardComponent
 
 KEYS = {"arguments", "name"}
-"""Of a call of a tool in a completion."""
+"""Fields of a call of a tool in a completion."""
 
 
 def read_value(completion: str) -> Any:
