@@ -19,7 +19,7 @@ from tools.llama_server import LlamaServer
 from tools.model_server import running_model_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
-UNITS = 120
+UNITS = 160  # each arm is drawn at least 50, below which an interval is hidden: 4.7 standard deviations
 
 
 @pytest.fixture

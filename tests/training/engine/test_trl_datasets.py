@@ -52,7 +52,13 @@ def chats() -> list[dict[str, Any]]:
         ]
         call = {"type": "function", "function": {"name": "look", "arguments": {"at": city}}}
         reply = {"role": "assistant", "content": "", "tool_calls": [call]} if number % 2 == 0 else None
-        row = {"id": str(number), "prompt": city, "messages": messages, "tools": [LOOK], "reward": float(reply is None)}
+        row = {
+            "id": str(number),
+            "prompt": city,
+            "messages": messages,
+            "tools": [LOOK],
+            "reward": float(reply is not None),
+        }
         rows.append(row | {"completion": "filed", **({"reply": reply} if reply else {})})
     return [*rows, {"id": "4", "prompt": "file the flight", "system": "Be brief.", "completion": "no", "reward": 0.0}]
 
