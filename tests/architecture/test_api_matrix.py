@@ -84,14 +84,20 @@ def send(client: Any, call: Call, world: World) -> Any:
     return client.request(call.method, world.fill(call.path), call.body(world) if call.body else None)
 
 
+Callers = dict[str, tuple[ApiClient, frozenset[str]]]
+"""By its name each key and each person, with the scopes that they have."""
+
+
 @dataclass
 class Scene:
     """Two workspaces with one of everything, made once for this module; what a call changes is undone after it."""
 
     world: World
     elsewhere: World
-    callers: dict[str, tuple[ApiClient, frozenset[str]]]
-    """Of the first workspace: by its name each key and each person, with the scopes that they have."""
+    callers: Callers
+    """Of the first workspace: each key and each person."""
+    closest: dict[str, Callers]
+    """By a scope the callers that show most: a key with nothing else, one with all but it, and an admin's session."""
     strangers: dict[str, ApiClient]
     """Admins of the second one."""
     state: dict[str, int]
@@ -111,11 +117,17 @@ def scene(module_db: None) -> Scene:
     for role in ("viewer", "labeller", "admin"):
         scopes = ROLE_SCOPES[role]
         callers[role] = (person(workspace, role), every if ADMIN in scopes else frozenset(scopes))
+    closest = {}
+    for scope in Scope.values:
+        others = frozenset(every - {scope, ADMIN})
+        alone = {name: callers[name] for name in (f"key {scope}", "admin")}
+        closest[scope] = alone | {f"key without {scope}": (api(*sorted(others)), others)}
     strangers = {"key": api.of(other, ADMIN), "session": person(other, "admin")}
-    for client in [*strangers.values(), *(client for client, _ in callers.values())]:
+    known = [*callers.values(), *(caller for callers_of in closest.values() for caller in callers_of.values())]
+    for client in [*strangers.values(), *(client for client, _ in known)]:
         client.get("workspace")  # a first look writes when a key was used, which the next ones need not
     worlds = build(workspace, "filer"), build(other, "theirs")
-    return Scene(*worlds, callers, strangers, state_of_everything())
+    return Scene(*worlds, callers, closest, strangers, state_of_everything())
 
 
 def told(answer: Any) -> tuple[int, str | None]:
@@ -163,13 +175,25 @@ def test_strangers_reach_what_is_their_own(db: None, scene: Scene) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_an_endpoint_answers_whom_it_should_and_refusals_change_nothing(db: None, scene: Scene, name: str) -> None:
-    """Its other methods, every caller with and without the scope, and the objects of another workspace."""
+    """Its other methods, the closest callers with and without the scope, and the objects of another workspace."""
     refusals = lacking_methods(scene, CALLS[name])
     for call in CALLS[name]:
-        refusals += [*who_may_not(scene, call), *strangers(scene, call)]
+        refusals += [*who_may_not(scene, call, scene.closest[call.scope]), *strangers(scene, call)]
     faults = refusal_faults(refusals, scene.state)
     for call in CALLS[name]:
-        faults += [*who_may(scene, call), *shows_the_other_workspace(scene, call)]
+        faults += [*who_may(scene, call, scene.closest[call.scope]), *shows_the_other_workspace(scene, call)]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_every_caller_is_answered_by_its_scopes(db: None, scene: Scene, name: str) -> None:
+    """Keys of each scope, and people of each role."""
+    refusals = [refusal for call in CALLS[name] for refusal in who_may_not(scene, call, scene.callers)]
+    faults = refusal_faults(refusals, scene.state)
+    for call in CALLS[name]:
+        assert {"key admin", "admin"} <= {who for who, (_, scopes) in scene.callers.items() if call.scope in scopes}
+        faults += who_may(scene, call, scene.callers)
     assert not faults, "\n".join(faults)
 
 
@@ -189,7 +213,7 @@ def lacking_methods(scene: Scene, calls: list[Call]) -> list[Refusal]:
     return [(f"{method} {path}, which it lacks", partial(refused, method)) for method in methods]
 
 
-def who_may_not(scene: Scene, call: Call) -> list[Refusal]:
+def who_may_not(scene: Scene, call: Call, callers: Callers) -> list[Refusal]:
     """Nobody is 401, and who lacks the scope 403."""
 
     def refused(client: ApiClient, expected: tuple[int, str]) -> str | None:
@@ -198,7 +222,7 @@ def who_may_not(scene: Scene, call: Call) -> list[Refusal]:
 
     what = f"{call.method} {call.path}"
     refusals: list[Refusal] = [(f"{what} by nobody", partial(refused, ApiClient(None), (401, "not_authenticated")))]
-    for name, (client, scopes) in scene.callers.items():
+    for name, (client, scopes) in callers.items():
         if call.scope not in scopes:
             refusals.append((f"{what} by {name}", partial(refused, client, (403, "not_allowed"))))
     return refusals
@@ -218,11 +242,11 @@ def strangers(scene: Scene, call: Call) -> list[Refusal]:
     return [(f"{what} by its {name}", partial(refused, client)) for name, client in scene.strangers.items()]
 
 
-def who_may(scene: Scene, call: Call) -> Iterator[str]:
+def who_may(scene: Scene, call: Call, callers: Callers) -> Iterator[str]:
     """Everyone with the scope gets the same answer; a stranger does, too, for an object of their own: it is the
     workspace that is refused, not the call."""
-    allowed = {name: client for name, (client, scopes) in scene.callers.items() if call.scope in scopes}
-    assert {"key admin", "admin", f"key {call.scope}"} <= set(allowed)
+    allowed = {name: client for name, (client, scopes) in callers.items() if call.scope in scopes}
+    assert {"admin", f"key {call.scope}"} <= set(allowed)
     tries = [(name, client, scene.world) for name, client in allowed.items()]
     if call.foreign:
         tries.append(("a stranger's key", scene.strangers["key"], scene.elsewhere))
@@ -232,7 +256,7 @@ def who_may(scene: Scene, call: Call) -> Iterator[str]:
         if answer.status_code != call.status:
             yield f"{call.method} {call.path} by {name}: answers {answer.status_code}, not {call.status}"
     if call.method == "GET":
-        answer = allowed["key admin"].request("HEAD", scene.world.fill(call.path))
+        answer = allowed["admin"].request("HEAD", scene.world.fill(call.path))
         if answer.status_code != 200:
             yield f"HEAD {call.path}: answers {answer.status_code}, not 200"
 
