@@ -41,7 +41,7 @@ WISHES = {
 PARAMETERS = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in WISHES]
 PROMPT_TOKENS = 128
-COMPLETION_TOKENS = 48
+COMPLETION_TOKENS = 32
 
 
 def make_rows(seed: int) -> Iterator[dict[str, Any]]:
@@ -78,6 +78,7 @@ def train(
     data = {"train": "data/train.jsonl", "heldout": "data/heldout.jsonl", "rows": "text", "heldout_rows": "text"}
     limits = {"max_prompt_tokens": PROMPT_TOKENS, "max_completion_tokens": COMPLETION_TOKENS, "samples": 0}
     spec = {"run_id": folder.name, "method": method, "base": base, "data": data, "evaluate": {"batch_size": 16}}
+    spec["checkpoint_every_seconds"] = 300
     (folder / "spec.json").write_text(json.dumps(spec | limits | more))
     subprocess.run([sys.executable, "-m", "training.engine", str(folder)], check=True, cwd=ROOT)
     return folder / "attempts" / "1"
@@ -96,7 +97,7 @@ def main() -> int:
     parser.add_argument("--heldout", type=int, default=60)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--rate", type=float)
-    parser.add_argument("--lora", action="store_true", help="train an adapter, not every weight")
+    parser.add_argument("--lora", action="store_true", help="train an adapter, not every weight but the embeddings")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -115,9 +116,10 @@ def main() -> int:
         optimiser = {
             "learning_rate": options.rate or (5e-5 if options.model else 5e-3),
             "epochs": options.epochs or (3 if options.model else 12),
-            "batch_size": 8,
+            "batch_size": 2 if options.model else 8,
+            "accumulate": 4 if options.model else 1,
         }
-        more = {"lora": {"r": 16}} if options.lora else {}
+        more = {"lora": {"r": 16}} if options.lora else {"freeze_embeddings": options.model is not None}
         attempt = train(Path(place) / "sft", "sft", base, taught, heldout, optimiser=optimiser, **more)
         before, after = (read_correct(attempt, model) for model in ("base", "trained"))
         result = json.loads((attempt / "result.json").read_text())
