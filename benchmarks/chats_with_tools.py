@@ -52,7 +52,7 @@ WISHES = {
 PARAMETERS = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in WISHES]
 SYSTEM = "You serve the customers of a shop. Call the tool that fits."
-LIMITS = {"max_prompt_tokens": 128, "max_completion_tokens": 32, "samples": 0, "checkpoint_every_seconds": 300}
+LIMITS = {"max_prompt_tokens": 128, "max_completion_tokens": 24, "samples": 0, "checkpoint_every_seconds": 300}
 
 
 class Chat(NamedTuple):
@@ -223,8 +223,7 @@ def main() -> int:
     optimiser = {
         "learning_rate": options.rate or (1e-4 if large else 5e-3),
         "epochs": options.epochs or (3 if large else 12),
-        "batch_size": 4 if large else 8,  # little memory
-        "accumulate": 2 if large else 1,
+        "batch_size": 4 if large else 8,  # in little memory
     }
     more = {"optimiser": optimiser, "threads": options.threads}
     more |= {"lora": {"r": 16}} if options.lora else {"freeze_embeddings": large}
