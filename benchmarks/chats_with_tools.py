@@ -222,7 +222,7 @@ def main() -> int:
     large = options.model is not None
     optimiser = {
         "learning_rate": options.rate or (1e-4 if large else 5e-3),
-        "epochs": options.epochs or (3 if large else 12),
+        "epochs": options.epochs or (2 if large else 12),
         "batch_size": 4 if large else 8,  # in little memory
     }
     more = {"optimiser": optimiser, "threads": options.threads}
