@@ -31,12 +31,13 @@ from training.datasets.label_preview import preview_labels
 from training.datasets.of_labels import snapshot_labels
 from training.engine.data.reading import read_rows
 from training.engine.rows.types import Labelled
+from training.engine.spec.methods import Need
 from training.errors import EmptyDataset, InvalidRun
 from training.lineage.erasure import start_erasure
 from training.models import DatasetSnapshot
 from training.rows.labels import LabelQuestion
 from training.rows.selection import Filters
-from training.runs.services import RunPlan, check_plan
+from training.runs.services import EnginePaths, RunPlan, check_plan, engine_spec
 
 pytestmark = pytest.mark.django_db
 
@@ -204,10 +205,16 @@ class TestRows:
             rows = snapshot_labels(by=by, agent=agent, name="r", question=LabelQuestion("labelled"))
             (row,) = rows_of(rows)
             assert row["completion"] == said[space][0] and not {"options", "answer"} & row.keys()
-            # Methods of ours choose among options.
+            # They are texts, each of which is right: methods of texts learn from them.
+            plan = RunPlan(method="pretrain", dataset=rows, base_model="tiny")
+            paths = EnginePaths(base={}, train="rows.jsonl")
+            spec = engine_spec(check_plan(agent, plan), plan, run_id="1", paths=paths)
+            assert (spec["data"]["rows"], rows.can_teach) == ("text", True)
+            assert rows.why_without(Need.RIGHT_AND_WRONG) == "none of its rows has a reward"
+            rows.rows += 1  # where another one has options
             with pytest.raises(InvalidRun) as refused:
-                check_plan(agent, RunPlan(method="pretrain", dataset=rows, base_model="tiny"))
-            assert "choose among no options" in refused.value.faults[0].reason
+                check_plan(agent, plan)
+            assert "1 of its rows choose among no options" in [fault.reason for fault in refused.value.faults]
 
     def test_the_rows_go_to_other_trainers_in_their_formats(self, judged: dict[str, Any], api: Any) -> None:
         pairs, labels = made_by(api, kind="preferences"), made_by(api, kind="labelled")

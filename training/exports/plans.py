@@ -159,7 +159,7 @@ def find_heldout(version: ModelVersion) -> HeldOut:
 
 
 def _can_be_asked(rows: DatasetSnapshot) -> bool:
-    return rows.measured_as in COMPARED and rows.marked_at is None and rows.artifact.removed_at is None
+    return rows.row_kind in COMPARED and rows.marked_at is None and rows.artifact.removed_at is None
 
 
 def find_base_name(version: ModelVersion) -> str:

@@ -195,7 +195,7 @@ def write_export(context: JobContext, export: ExportJob, run_dir: Path) -> Finis
         spec["max_prompt_tokens"] = heldout.max_prompt_tokens
     if heldout.dataset is not None:
         shutil.copyfile(artifact_path(heldout.dataset.artifact.digest) / ROWS_FILE, rows)
-        spec["data"] = {"heldout": f"data/{rows.name}", "heldout_rows": heldout.dataset.measured_as}
+        spec["data"] = {"heldout": f"data/{rows.name}", "heldout_rows": heldout.dataset.row_kind}
     write_atomically(run_dir / "spec.json", json.dumps(spec))
 
     def sink(events: Sequence[Mapping[str, Any]]) -> None:

@@ -104,12 +104,22 @@ class DatasetSnapshot(WorkspaceOwned):
 
     @property
     def row_kind(self) -> RowKind | None:
-        """As the methods call it; None for rows that no method of ours takes."""
+        """As the methods call it; None for rows that no method of ours takes. Labelled rows that have no options are
+        texts."""
+        if self.is_of_right_texts:
+            return RowKind.TEXT
         return RowKind(self.kind) if self.kind in set(RowKind) else None
+
+    @property
+    def is_of_right_texts(self) -> bool:
+        """Labelled rows of an agent that writes: texts, each of which is right, without rewards."""
+        return self.kind == DatasetKind.LABELLED and self.statistics.get("without_options") == self.rows
 
     def find_has(self, right_from: float = RIGHT_FROM) -> frozenset[Need]:
         """What its rows have for a method to which those from `right_from` on, in (0, 1], are right. What statistics of
         earlier releases do not tell is taken for granted; the engine sees it when it reads the rows."""
+        if self.is_of_right_texts:
+            return frozenset({Need.RIGHT_TEXTS})
         if self.kind not in (DatasetKind.LOGGED, DatasetKind.TEXT):
             return frozenset({Need.ANSWERS} if self.has_answers else ())
         is_text = self.kind == DatasetKind.TEXT
@@ -179,7 +189,8 @@ class DatasetSnapshot(WorkspaceOwned):
             return f"{count} of its rows have no propensity, and {self._why_no_reward_model}"
         if need is Need.ANY_PROPENSITY:
             return f"{self._without_any_propensity} of its rows have no propensity"
-        if self.kind == DatasetKind.TEXT and self.statistics.get("without_reward") == self.rows:
+        untold = self.kind == DatasetKind.TEXT and self.statistics.get("without_reward") == self.rows
+        if untold or self.is_of_right_texts:
             return "none of its rows has a reward"
         if need is Need.REWARDS and self.statistics.get("mean_reward") == 0.0:
             return "none of its rewards is above 0"
@@ -196,13 +207,6 @@ class DatasetSnapshot(WorkspaceOwned):
         return f"its rows have no {need}"
 
     @property
-    def measured_as(self) -> RowKind | None:
-        """The kind of rows that a model is measured on with it: labelled rows that have no options are texts."""
-        if self.kind == DatasetKind.LABELLED and self.statistics.get("without_options") == self.rows:
-            return RowKind.TEXT
-        return self.row_kind
-
-    @property
     def can_measure(self) -> bool:
         """Whether a model can be measured on it: its rows have answers or are tasks, or some of its texts may be right.
         Only the rows know the latter for certain."""
@@ -211,7 +215,7 @@ class DatasetSnapshot(WorkspaceOwned):
         known = self._right_bounds
         nothing_right = known is not None and known[1] < RIGHT_FROM
         untold = self.statistics.get("without_reward") == self.rows
-        return self.measured_as is RowKind.TEXT and not nothing_right and not untold
+        return self.row_kind is RowKind.TEXT and not nothing_right and not untold
 
     @property
     def _without_any_propensity(self) -> int:

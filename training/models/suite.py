@@ -45,7 +45,7 @@ class EvaluationSuite(WorkspaceOwned):
     @property
     def is_of_texts(self) -> bool:
         """Versions write their answers, rather than choose them."""
-        return self.dataset.measured_as is RowKind.TEXT
+        return self.dataset.row_kind is RowKind.TEXT
 
 
 class SuiteScore(WorkspaceOwned):

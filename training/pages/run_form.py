@@ -161,7 +161,7 @@ class RunForm(JudgeFields):
         self._choose("dataset", _by_agent([one for one in self.datasets.values() if one.can_teach]))
         # Of pairs: for a reward model.
         shown = (RowKind.LOGGED, RowKind.TEXT, RowKind.PREFERENCES, RowKind.TASKS)
-        measured = [one for one in self.datasets.values() if one.has_answers or one.measured_as in shown]
+        measured = [one for one in self.datasets.values() if one.has_answers or one.row_kind in shown]
         self._choose("heldout", [("", "None"), *_by_agent(measured)])
         self._choose("replay", [("", "None"), *_by_agent(labelled)])
         # Folders that runs of this workspace have begun with; the API takes others that are allowed, too.

@@ -33,7 +33,7 @@ def read_right_texts(path: Path, right_from: float = RIGHT_FROM) -> Iterator[Tex
 def find_text_faults(field: str, dataset: DatasetSnapshot, right_from: float = RIGHT_FROM) -> list[FieldFault]:
     """Why nothing can be compared with the dataset's texts. None of other rows, of a dataset that is yet to be made,
     and of files that are gone: the engine will say so."""
-    if dataset.measured_as is not RowKind.TEXT or dataset.artifact_id is None:
+    if dataset.row_kind is not RowKind.TEXT or dataset.artifact_id is None:
         return []
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     if not path.is_file() or any(read_right_texts(path, right_from)):

@@ -218,7 +218,7 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
     orders = method is not None and method.makes_reward_model
     if plan.heldout is not None and plan.heldout.row_kind not in (ORDERED if orders else HELD_OUT):
         wanted = "labelled or preference rows" if orders else "labelled rows, decisions, texts, or tasks"
-        faults.append(FieldFault("heldout", f"has {plan.heldout.kind} rows", wanted))
+        faults.append(FieldFault("heldout", f"has {plan.heldout.row_kind or plan.heldout.kind} rows", wanted))
     faults += find_task_faults(plan.dataset, plan.heldout, plan.settings)
     faults += find_reward_model_faults(agent, plan.settings)
     faults += find_judge_faults(agent, plan.dataset, plan.settings)
@@ -229,7 +229,7 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults.append(FieldFault("replay", f"{method.name} learns from {kind} rows and replays none", "leave it out"))
     for name in ("heldout", "replay"):
         dataset = getattr(plan, name)
-        is_text = name == "heldout" and dataset is not None and dataset.measured_as is RowKind.TEXT
+        is_text = name == "heldout" and dataset is not None and dataset.row_kind is RowKind.TEXT
         if dataset is not None and not is_text and dataset.kind == DatasetKind.LABELLED and not dataset.has_answers:
             count = dataset.statistics["without_options"]
             faults.append(FieldFault(name, f"{count} of its rows choose among no options", "rows with options"))
@@ -256,7 +256,7 @@ def _find_lacks(method: Method, plan: RunPlan) -> list[FieldFault]:
     dataset, kind = plan.dataset, plan.dataset.row_kind
     if kind is None or kind not in method.learns_from:
         wanted = " or ".join(method.learns_from)
-        return [FieldFault("dataset", f"{method.name} cannot learn from {dataset.kind} rows", f"{wanted} rows")]
+        return [FieldFault("dataset", f"{method.name} cannot learn from {kind or dataset.kind} rows", f"{wanted} rows")]
     fresh = {Need.REWARDED_GROUPS} if plan.settings.get("reward") else set()
     right_from = _right_from(plan.settings)
     lacks = method.find_lacks(kind, {*dataset.find_has(right_from), Need.REWARD_FUNCTION, *fresh})
@@ -317,7 +317,7 @@ def engine_spec(
         "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else dict(paths.base),
         "data": {
             "train": paths.train,
-            "rows": source.dataset.kind,
+            "rows": source.dataset.row_kind,
             "heldout": paths.heldout,
             "replay": paths.replay,
             "log": paths.log,
@@ -331,7 +331,7 @@ def engine_spec(
     if paths.judge is not None:
         full["judge"] = dict(paths.judge)
     if source.heldout is not None:
-        full["data"]["heldout_rows"] = source.heldout.measured_as
+        full["data"]["heldout_rows"] = source.heldout.row_kind
     if paths.heldout is not None:
         full.setdefault("evaluate", {})
     return full

@@ -198,3 +198,21 @@ def test_fresh_texts_have_no_epochs_to_keep(world: World, tmp_path: Path) -> Non
         assert engine(run) == 2
     assert "epoch_checkpoints: method grpo on fresh texts has steps instead of epochs" in told.getvalue()
     assert not (run / "attempts").exists()
+
+
+@pytest.mark.slow
+def test_on_processors_the_output_layer_reads_the_replies_alone(
+    monkeypatch: pytest.MonkeyPatch, world: World, tmp_path: Path
+) -> None:
+    utils = pytest.importorskip("trl.trainer.utils")
+    apply, read = utils._ChunkedLogProbFunction.apply, []
+
+    def count(hidden: Tensor, *more: Any) -> Any:
+        read.append(len(hidden))
+        return apply(hidden, *more)
+
+    monkeypatch.setattr(utils._ChunkedLogProbFunction, "apply", count)
+    for method in ("sft", "kto"):
+        read.clear()
+        assert engine(lay_out(tmp_path / method, world, method)) == 0
+        assert read and max(read) <= 8 * 12  # of a batch, the longest completions

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import datasets
 import huggingface_hub.constants
 import torch
+import trl.trainer.utils
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState
 
 from training.engine.attempt.attempt import Attempt, Outcome
@@ -32,6 +33,16 @@ from training.engine.updates.fit import Diverged, pause_for
 
 huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # TRL's trainers send some when they are made
 datasets.disable_progress_bars()
+_scores_replies_alone = trl.trainer.utils._use_triton
+
+
+def _skips_prompts(device: torch.device) -> bool:
+    """Whether TRL's output layer reads the replies alone. TRL has it read the prompts, too, wherever a kernel might be
+    compiled for each size. On processors none is, and with a large vocabulary that takes most of the time."""
+    return device.type == "cpu" or _scores_replies_alone(device)
+
+
+trl.trainer.utils._use_triton = _skips_prompts
 
 REFERENCE = "ref"
 """The adapter that TRL adds to a model under LoRA: a copy of the one in training, as it was at the start."""

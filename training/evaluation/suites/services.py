@@ -105,7 +105,7 @@ def _check(agent: Agent, plan: SuitePlan) -> tuple[dict[str, Any], int]:
     """The suite's scorer, and how many rows it has. Raises InvalidInput."""
     faults: list[FieldFault] = []
     dataset = plan.dataset
-    is_text = dataset.measured_as is RowKind.TEXT
+    is_text = dataset.row_kind is RowKind.TEXT
     if not 1 <= len(plan.name) <= LONGEST_NAME:
         faults.append(FieldFault("name", f"has {len(plan.name)} characters", f"1 to {LONGEST_NAME}"))
     if dataset.agent_id != agent.id:
@@ -151,7 +151,7 @@ def _make_scorer(agent: Agent, plan: SuitePlan, faults: list[FieldFault]) -> dic
     except InvalidRule as error:
         faults.append(FieldFault("reward", str(error), "a rule"))
     else:
-        is_text = plan.dataset.measured_as is RowKind.TEXT
+        is_text = plan.dataset.row_kind is RowKind.TEXT
         fit = ", ".join(sorted(OF_TEXTS if is_text else OF_ANSWERS))
         faults += [
             FieldFault("reward", f"{name} reads more than a suite knows about an answer", f"{fit}, or a rule")
@@ -178,7 +178,7 @@ def _stream_rows(dataset: DatasetSnapshot) -> Iterator[dict[str, Any]]:
     path = artifact_path(dataset.artifact.digest) / ROWS_FILE
     if not path.is_file():
         raise Conflict("The dataset's files are not in the artifact store.")
-    if dataset.measured_as is RowKind.TEXT:
+    if dataset.row_kind is RowKind.TEXT:
         yield from (as_suite_row(msgspec.to_builtins(text)) for text in read_right_texts(path))
         return
     with path.open(encoding="utf-8") as lines:

@@ -121,7 +121,7 @@ class Command(UncheckedCommand):
                 spec["max_prompt_tokens"] = heldout.max_prompt_tokens
             if heldout.dataset is not None:
                 shutil.copyfile(artifact_path(heldout.dataset.artifact.digest) / ROWS_FILE, folder / "heldout.jsonl")
-                spec["data"] = {"heldout": "heldout.jsonl", "heldout_rows": heldout.dataset.measured_as}
+                spec["data"] = {"heldout": "heldout.jsonl", "heldout_rows": heldout.dataset.row_kind}
             (folder / "spec.json").write_text(json.dumps(spec))
             ended = launcher.run_once(folder)
             if ended.returncode != 0:

@@ -84,7 +84,7 @@ class Defaults:
         if chosen is None:
             return None
         named = self._find_named_base(chosen) if self.base is None else ""
-        if chosen.kind != DatasetKind.LABELLED and self.base is None and not named:
+        if chosen.row_kind is not RowKind.LABELLED and self.base is None and not named:
             return None
         if chosen.environment:
             return self._plan_in_environment(chosen)
@@ -94,16 +94,16 @@ class Defaults:
             method, replay, measured = FROM_LOGS, self.replay, heldout
         elif chosen.kind == DatasetKind.PREFERENCES:
             method, replay, measured = FROM_PAIRS, None, heldout
-        elif chosen.kind == DatasetKind.TEXT:
+        elif chosen.row_kind is RowKind.TEXT:
             method = FROM_REWARDED_TEXTS if Need.REWARDS in chosen.find_has() else FROM_TEXTS
-            replay, measured = None, heldout if heldout is not None and heldout.measured_as is RowKind.TEXT else None
+            replay, measured = None, heldout if heldout is not None and heldout.row_kind is RowKind.TEXT else None
         else:
             return self._plan_first_model(chosen, heldout)
         rows = chosen.rows + (replay.rows if replay is not None else 0)
         told = choose_settings(method, root=root, rows=rows, agent_version=self.agent_version)
         version = self.agent_version
         unlimited = version is not None and version.max_completion_tokens is None and root != TINY
-        if chosen.kind == DatasetKind.TEXT and not unlimited:  # else the engine takes the room that the model has
+        if chosen.row_kind is RowKind.TEXT and not unlimited:  # else the engine takes the room that the model has
             told = {**told, "max_completion_tokens": TEXT_TOKENS}
         return RunPlan(method, chosen, self.base, named, heldout=measured, replay=replay, settings=told)
 
@@ -114,11 +114,11 @@ class Defaults:
     def _find_named_base(self, chosen: DatasetSnapshot) -> str:
         """What such rows can teach before there is a version: a pretrained model; "" where that is none. To choose
         among options, the labelled rows of a first model teach a tiny one better."""
-        if chosen.kind == DatasetKind.LABELLED or chosen.is_of_tasks:
+        if chosen.row_kind is RowKind.LABELLED or chosen.is_of_tasks:
             return ""
         if self.root != TINY:
             return self.root
-        return choose_named_base() if chosen.kind == DatasetKind.TEXT else ""
+        return choose_named_base() if chosen.row_kind is RowKind.TEXT else ""
 
     @property
     def _new_base(self) -> str:
@@ -209,7 +209,7 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         whole = [one for one in mine if one not in parts.values()]
         logged, labelled, heldout, replay = _choose_rows(whole, runs, has_base=base is not None)
         tasks = next((one for one in whole if one.is_of_tasks), None)
-        measurable = {whole: one for whole, one in parts.items() if one.measured_as in HELD_OUT and one.can_measure}
+        measurable = {whole: one for whole, one in parts.items() if one.row_kind in HELD_OUT and one.can_measure}
         learnt = {run.dataset_id for run in runs} | {run.replay_id for run in runs}
         measured = {run.heldout_id for run in runs} - learnt
         kept_apart = next((one for one in parts.values() if one.id in measured and one.has_answers), None)

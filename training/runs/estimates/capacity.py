@@ -113,7 +113,7 @@ def sample_prompt_tokens(dataset: DatasetSnapshot) -> int | None:
 
 def sample_completion_tokens(dataset: DatasetSnapshot) -> int | None:
     """Of the longest among its first rows of text, by their characters; None of other rows, or without its file."""
-    if dataset.kind != RowKind.TEXT or dataset.artifact_id is None:
+    if dataset.row_kind is not RowKind.TEXT or dataset.artifact_id is None:
         return None
     try:
         with (artifact_path(dataset.artifact.digest) / ROWS_FILE).open(encoding="utf-8") as file:
