@@ -60,7 +60,7 @@ class SetupForm(forms.Form):
         help_text="One per line, at least two. Leave empty if each request gives its own.",
     )
     temperature = forms.FloatField(
-        help_text="Above 0. Below 1, likely answers are given more often; above 1, less often. Chats may name their own."
+        help_text="Above 0. Below 1, likely answers are given more often; above 1, less often. A chat may have its own."
     )
     epsilon = forms.FloatField(
         help_text="From 0 to 1. The share of decisions that choose any option with equal probability."
