@@ -16,6 +16,9 @@ class DecisionQuery(ListQuery):
         required=False, max_length=200, help_text="Only decisions about this item, by its item_ref"
     )
     episode = serializers.UUIDField(required=False, help_text="Only this episode's decisions, by its id")
+    session = serializers.CharField(
+        required=False, max_length=200, help_text="Only decisions of this session's episodes"
+    )
     version = serializers.CharField(
         required=False, max_length=200, help_text="Only what this version decided: its id, filer:7 or filer@champion"
     )
@@ -30,8 +33,12 @@ class DecisionQuery(ListQuery):
 class EpisodeQuery(ListQuery):
     agent = serializers.CharField(required=False, max_length=63, help_text="Only this agent's episodes")
     session = serializers.CharField(required=False, max_length=200, help_text="Only this session's episodes")
-    unit = serializers.CharField(required=False, max_length=200, help_text="Only this unit's episodes")
-    external_id = serializers.CharField(required=False, max_length=200, help_text="Only episodes of this name")
+    unit = serializers.CharField(
+        required=False, max_length=200, help_text="Only episodes of this unit, or of its decisions"
+    )
+    external_id = serializers.CharField(
+        required=False, max_length=200, help_text="Only episodes of this name, or trace:…"
+    )
 
 
 class StepQuery(ListQuery):
