@@ -5,6 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from decisions.api.serializers.ids import DecisionIdField
+from decisions.models import FeedbackSource
 from decisions.queries.browse import ENDINGS
 from workspaces.http.queries import ListQuery
 
@@ -44,3 +45,23 @@ class EpisodeQuery(ListQuery):
 class StepQuery(ListQuery):
     episode = serializers.UUIDField(required=False, help_text="Only this episode's steps")
     decision = DecisionIdField(required=False, help_text="Only this decision's steps")
+
+
+class FeedbackQuery(ListQuery):
+    agent = serializers.CharField(
+        required=False, max_length=63, help_text="Only feedback on this agent's decisions and episodes"
+    )
+    decision = DecisionIdField(required=False, help_text="Only feedback on this decision")
+    episode = serializers.UUIDField(required=False, help_text="Only feedback on this episode and its decisions")
+    unit = serializers.CharField(required=False, max_length=200, help_text="Only feedback on this unit itself")
+    metric = serializers.CharField(required=False, max_length=64, help_text="Only this metric")
+    source = serializers.ChoiceField(FeedbackSource.values, required=False, help_text="Only from this kind of source")
+
+
+class RewardQuery(ListQuery):
+    agent = serializers.CharField(required=False, max_length=63, help_text="Only rewards of this agent's decisions")
+    decision = DecisionIdField(required=False, help_text="Only this decision's rewards")
+    episode = serializers.UUIDField(required=False, help_text="Only rewards of this episode's decisions")
+    spec = serializers.IntegerField(
+        required=False, min_value=1, max_value=2**31 - 1, help_text="Only by reward specs of this number"
+    )

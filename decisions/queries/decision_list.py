@@ -10,11 +10,10 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from decisions.agents.current import unknown_agent
-from decisions.models import Agent, Decision, Episode
+from decisions.agents.current import find_agent_id
+from decisions.models import Decision, Episode
 from decisions.queries.by_name import find_named
 from models_registry.versions.references import find_version
-from workspaces.errors import InvalidInput
 from workspaces.models import Workspace
 
 COLUMNS = {"item": "item_ref", "unit": "unit", "episode": "episode_id", "external_id": "external_id"}
@@ -29,11 +28,7 @@ def find_equalities(workspace: Workspace, query: Mapping[str, Any]) -> dict[str,
         sessions = Episode.objects.for_workspace(workspace).filter(session=query["session"])
         equal["episode_id__in"] = list(sessions.values_list("id", flat=True))
     if "agent" in query:
-        # By its id: joined by its slug, an agent that decided little is looked for in the whole ledger.
-        agent = Agent.objects.for_workspace(workspace).filter(slug=query["agent"]).values_list("id", flat=True).first()
-        if agent is None:
-            raise InvalidInput("The query is invalid.", faults=[unknown_agent(query["agent"])])
-        equal["agent_id"] = agent
+        equal["agent_id"] = find_agent_id(workspace, query["agent"])
     if "version" in query:
         equal["model_version_id"] = find_version(workspace, query["version"], field="version").id
     return equal

@@ -523,7 +523,11 @@ CALLS: dict[str, list[Call]] = {
         Call("PATCH", "/api/status-changes/{change}/feedback", "feedback:write", notes_verdict, foreign=(404,))
     ],
     "otlp-traces": [Call("POST", "/v1/traces", "decisions:write", traces_body)],
-    "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
+    "api-feedback": [
+        Call("GET", "feedback", READ),
+        Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404)),
+    ],
+    "api-rewards": [Call("GET", "rewards", READ)],
     "api-auto-labeler": [Call("GET", "agents/{slug}/auto-labeler", READ, foreign=(404,))],
     "api-suggestions": [
         Call("GET", "agents/{slug}/suggestions", READ, foreign=(404,)),
