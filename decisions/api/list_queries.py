@@ -55,7 +55,9 @@ class FeedbackQuery(ListQuery):
     episode = serializers.UUIDField(required=False, help_text="Only feedback on this episode and its decisions")
     unit = serializers.CharField(required=False, max_length=200, help_text="Only feedback on this unit itself")
     metric = serializers.CharField(required=False, max_length=64, help_text="Only this metric")
-    source = serializers.ChoiceField(FeedbackSource.values, required=False, help_text="Only from this kind of source")
+    source = serializers.ChoiceField(  # type: ignore[assignment]
+        FeedbackSource.values, required=False, help_text="Only from this kind of source"
+    )
 
 
 class RewardQuery(ListQuery):

@@ -20,7 +20,7 @@ class FirstAnswers:
 
 def find_first_answers(agent: Agent) -> FirstAnswers:
     """Two statements."""
-    backends = Backend.objects.for_workspace(agent.workspace_id).filter(enabled=True)
+    backends = Backend.objects.for_workspace(agent.workspace).filter(enabled=True)
     versions = ModelVersion.objects.filter(registered_model=agent.registered_model_id)
     newest = versions.select_related("registered_model").order_by("-number").first()
     return FirstAnswers(agent, backends.order_by("id").first(), newest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -159,12 +160,12 @@ def _context(request: PageRequest, given: dict[str, Any], *, agent: Agent | None
     if shown is not None:
         served, version = is_served(shown), find_current_version(shown)
         chats = version is not None and version.chats
-        texts = {"url": _url(request), "token": PLACEHOLDER, "agent": shown}
-        context["samples"] = _samples(write_snippets(**texts, asks=served or chats))
+        write = partial(write_snippets, url=_url(request), token=PLACEHOLDER, agent=shown)
+        context["samples"] = _samples(write(asks=served or chats))
         context |= {"served": served, "chats": chats, "gateway": find_gateway(_url(request))}
         if chats and not served:
             context["answers"] = find_first_answers(shown)
-            context["recording"] = _samples(write_snippets(**texts, asks=False))
+            context["recording"] = _samples(write(asks=False))
     if may(request.role, Role.ADMIN):
         context["limits"] = KeyLimitsForm(agents=agents, auto_id="limit-%s")
         context["keys"] = ApiKey.objects.for_workspace(request.workspace).order_by("-id")[:KEYS]
