@@ -29,6 +29,7 @@ from tools.factories import (
     ExperimentFactory,
     ExperimentGroupFactory,
     ExportJobFactory,
+    FeedbackFactory,
     HoldoutFactory,
     InvitationFactory,
     ItemFactory,
@@ -39,6 +40,7 @@ from tools.factories import (
     PhaseFactory,
     QueueItemFactory,
     RewardDraftFactory,
+    RewardFactory,
     RewardSpecFactory,
     ShadowFactory,
     StatusChangeFactory,
@@ -113,6 +115,8 @@ def build(workspace: Any, slug: str) -> World:
         agent=agent, dataset=dataset, job=JobFactory(workspace=workspace, kind="training.supervise_run")
     )
     decision = DecisionFactory(agent=agent)
+    FeedbackFactory(decision=decision, metric="clicks", value=3)
+    RewardFactory(decision=decision, spec=spec)
     return World(
         agent=agent,
         decision=decision,
