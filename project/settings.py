@@ -322,6 +322,7 @@ SPECTACULAR_SETTINGS = {
         "CallKindEnum": "models_registry.models.CallKind",
         "CallStateEnum": "models_registry.models.CallState",
         "DatasetKindEnum": "training.models.DatasetKind",
+        "FeedbackSourceEnum": "decisions.models.FeedbackSource",
         "ImportFormatEnum": "training.imports.plan.FORMAT_CHOICES",
         "JudgeSourceEnum": "decisions.models.JudgeSource",
         "JudgeVerdictEnum": "decisions.models.JudgeVerdict",

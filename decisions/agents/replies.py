@@ -15,7 +15,7 @@ from models_registry.backends.chat_reading import make_call
 from models_registry.backends.chat_rows import Message
 
 RESPOND = "respond"
-"""The call as which importers write an answer in words (`decisions.importers`)."""
+"""The call as which importers of earlier releases wrote an answer in words."""
 UNREAD = "unread"
 """The field of a call whose arguments were no JSON object: their text."""
 

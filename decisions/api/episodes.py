@@ -72,10 +72,8 @@ class EpisodeList(IngestListView[Episode]):
     def get_queryset(self) -> Any:
         query, workspace = list_query(self), acting(self.request).workspace
         refuse_unknown_agent(workspace, query)
-        filters = Filters(**{name: query.get(name, "") for name in ("agent", "session")})
+        filters = Filters(**{name: query.get(name, "") for name in ("agent", "session", "unit")})
         episodes = walk_episodes(workspace, filters).select_related("agent")
-        if "unit" in query:
-            episodes = episodes.filter(unit=query["unit"])
         if "external_id" in query:
             episodes = episodes.filter(id__in=find_episodes_named(workspace, query["external_id"]))
         return episodes

@@ -514,6 +514,14 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             name="a prompt with its completion",
         ),
     ],
+    "feedback_list": [
+        Example(
+            page(
+                SOME_FEEDBACK | {"decision": DECISION, "episode": None, "unit": None, "idempotency_key": "click-1831"}
+            ),
+            query={"agent": "filer", "metric": "verdict", "source": "human"},
+        )
+    ],
     "record_feedback": [
         Example(
             kept(FEEDBACK),
@@ -533,6 +541,9 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
             [{"metric": "minutes_saved", "value": 4.5, "unit": "item-1", "source": "system", "id": FRESH}],
             name="a measure of a unit, in a list",
         ),
+    ],
+    "rewards_list": [
+        Example(page({"decision": DECISION, "agent": "filer"} | A_REWARD), query={"agent": "filer", "spec": "1"})
     ],
     "rewards_calculations_list": [
         Example(

@@ -11,6 +11,7 @@ from decisions.api import (
     decisions,
     episodes,
     export,
+    feedback,
     items,
     judges,
     label_queues,
@@ -35,7 +36,7 @@ register_converter(DecisionIdConverter, "decision")
 
 urlpatterns = [
     path("decisions", decisions.DecisionList.as_view(), name="api-decisions"),
-    path("feedback", decisions.FeedbackCreate.as_view(), name="api-feedback"),
+    path("feedback", feedback.FeedbackList.as_view(), name="api-feedback"),
     path("agents/<slug:slug>/decide", agents.Decide.as_view(), name="api-decide"),
     path(
         "agents/<slug:slug>/rewards/summary",
@@ -114,6 +115,7 @@ urlpatterns = [
             "adjudicate": label_queues.AdjudicateInQueue,
         }.items()
     ),
+    path("rewards", rewards.RewardList.as_view(), name="api-rewards"),
     path("rewards/calculations", rewards.CalculationList.as_view(), name="api-reward-calculations"),
     path("status-changes", items.StatusChangeCreate.as_view(), name="api-status-changes"),
 ]

@@ -23,6 +23,11 @@ from models_registry.routing.routes import Routes, find_routes
 from models_registry.versions.services import BY_LABELS, NOBODY
 from workspaces.storage.ids import uuid7
 
+OUTSIDE = (
+    "An outside model can answer it: add its server as a backend, then a remote version of the model {0} there "
+    "(POST /api/v1/remote-versions, or the page Backends)."
+)
+
 
 class Routing:
     """Of one request: `current` as it was read, and who serves it. `acting`: every version of the agent that may
@@ -86,6 +91,8 @@ def find_agent_routes(current: CurrentAgent) -> Routes:
             f"Train the first model from {first.verdicts:,} verdicts: POST /api/v1/runs/train with"
             f' {{"agent": "{slug}"}}, manage.py runs train --agent {slug}, or the button on the page Overview.'
         )
+        if current.version.chats:
+            hint = f"{OUTSIDE.format(current.agent.registered_model.name)} {hint}"
         nobody = NOBODY.format(current.agent.registered_model.name)
         raise NoChampion(f"{nobody} {hint} {BY_LABELS}") from None
 

@@ -114,7 +114,7 @@ def _read_served(given: Sequence[dict[str, Any]], line: dict[str, Any], about: d
     tools = {"tools": line["tools"]} if line.get("tools") else {}
     fields: dict[str, Any] = {"action": words or ""}
     if calls or tools:
-        fields = {"action": [_read_call(call) for call in calls], "completion": words or None}
+        fields = {"action": [_read_call(call) for call in calls] or words or "", "completion": words or None}
     if "state" in about:  # the messages are its prompt, and calls stand in the answer's text
         told = from_text(words)
         fields |= {"action": told} if isinstance(told, list) else {}

@@ -21,6 +21,7 @@ from django.utils import timezone
 from msgspec import UnsetType
 
 from decisions.agents.current import find_agents
+from decisions.agents.replies import is_calls
 from decisions.agents.services import AgentSetup, create_agent
 from decisions.importers.archives import Unpacked, unpack
 from decisions.importers.formats import Format
@@ -38,7 +39,6 @@ from decisions.importers.records import (
     ignore_bytes,
     text_of,
 )
-from decisions.importers.tau_bench import RESPOND
 from decisions.ingest.decisions import check_decisions, record_decisions
 from decisions.ingest.episode_facts import record_episodes
 from decisions.ingest.episodes import find_erased_episodes
@@ -272,14 +272,14 @@ def make_setup(slug: str, kinds: SeenDecisions, *, fitted: bool) -> AgentSetup:
 
 
 def fit_action(decision: DecisionIn, space: str) -> DecisionIn:
-    """Another system's output as an action of the agent's space: text as the call `respond`, anything as text."""
+    """Another system's output as an action of the agent's space. Agents that chat keep calls as calls and words as
+    words, as those of the gateway do; all else is text to them."""
     action = decision.action
-    if space == ActionSpaceKind.TOOL_CALLS and not isinstance(action, list):
-        call = {"name": RESPOND, "arguments": {"content": text_of(action)}}
-        return msgspec.structs.replace(decision, action=[call])
-    if space == ActionSpaceKind.TEXT and not isinstance(action, str):
-        return msgspec.structs.replace(decision, action=text_of(action))
-    return decision
+    if space not in CHATTING or isinstance(action, str) or is_calls(action):
+        return decision
+    if space == ActionSpaceKind.TOOL_CALLS and isinstance(action, list):
+        return decision  # of calls that are not whole, which are refused
+    return msgspec.structs.replace(decision, action=text_of(action))
 
 
 def _write(

@@ -38,7 +38,7 @@ from decisions.importers.records import (
 from decisions.ingest.step_schemas import StepIn
 
 TRAJECTORY = ".traj"
-RUN, RESPOND = "run", "respond"
+RUN = "run"
 RESOLVED, UNRESOLVED = ("resolved_ids", "resolved"), ("unresolved_ids", "unresolved")
 BETWEEN_STEPS = dt.timedelta(milliseconds=1)
 """Keeps the order of steps, which carry no time."""
@@ -109,7 +109,7 @@ class _Trajectory:
                 "id": self.reading.mint(moment, self.name, str(index)),
                 "agent": self.reading.agent_for("swe-agent"),
                 "state": {"messages": messages},
-                "action": [call if command else {"name": RESPOND, "arguments": {"content": response}}],
+                "action": [call] if command else response,
                 "completion": response or None,
                 "reasoning": text_of(step.get("thought")) or None,
                 "episode": self.name,

@@ -1,7 +1,7 @@
 """Results of tau-bench, a list of runs, each with its messages and its reward, and of tau2-bench.
 
-A run is an episode. Every message of the assistant is a decision over the conversation so far; one without a tool call
-is the call `respond`, as in the benchmark. A tool's answer is a step of the decision that called it, and so is what
+A run is an episode. Every message of the assistant is a decision over the conversation so far: its tool calls, or else
+its words. A tool's answer is a step of the decision that called it, and so is what
 follows the last decision.
 """
 
@@ -36,7 +36,6 @@ from decisions.importers.records import (
 from decisions.importers.tau2 import as_run, is_simulation, read_results
 from decisions.ingest.step_schemas import StepIn
 
-RESPOND = "respond"
 ROLES = ("system", "user", "assistant", "tool")
 BETWEEN_MESSAGES = dt.timedelta(milliseconds=1)  # order within a run, of which the file gives no times
 
@@ -106,8 +105,8 @@ def _digest(reading: Reading, messages: list[dict[str, Any]]) -> str:
     return reading.mint(dt.datetime.fromtimestamp(0, dt.UTC), canonical(messages)).hex[-8:]
 
 
-def _action(message: dict[str, Any], name: str) -> tuple[list[dict[str, Any]], str | None]:
-    """The tool calls of a message, and the text said beside (or instead of) them."""
+def _action(message: dict[str, Any], name: str) -> tuple[list[dict[str, Any]] | str, str | None]:
+    """The tool calls of a message, or else its words; and the text said beside (or instead of) calls."""
     text = text_of(message.get("content"))
     calls = []
     for index, given in enumerate(list_of(message.get("tool_calls"), f"{name}.tool_calls")):
@@ -120,22 +119,20 @@ def _action(message: dict[str, Any], name: str) -> tuple[list[dict[str, Any]], s
         if given.get("id"):
             call["id"] = given["id"]
         calls.append(call)
-    if not calls:
-        return [{"name": RESPOND, "arguments": {"content": text}}], text
-    return calls, text or None
+    return calls or text, text or None
 
 
 def _steps(
     messages: list[dict[str, Any]],
     index: int,
     following: int,
-    action: list[dict[str, Any]],
+    action: list[dict[str, Any]] | str,
     start: dt.datetime,
     *,
     last: bool,
 ) -> tuple[StepIn, ...]:
     """Answers of tools to this decision's calls; after the last decision, also whatever else was said."""
-    calls = {call.get("id"): call for call in action}
+    calls = {call.get("id"): call for call in action} if isinstance(action, list) else {}
     steps = []
     for at in range(index + 1, following):
         message = messages[at]

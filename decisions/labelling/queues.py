@@ -9,8 +9,18 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from decisions.labelling.subjects import KINDS, find_labelled
-from decisions.models import ItemState, LabelQueue, QueueItem, QueueState, QueueStrategy, QueueSubject, SkipPolicy
+from decisions.labelling.subjects import KINDS, Subject, find_labelled
+from decisions.models import (
+    FeedbackSource,
+    ItemState,
+    LabelQueue,
+    QueueItem,
+    QueueState,
+    QueueStrategy,
+    QueueSubject,
+    SkipPolicy,
+    Verdict,
+)
 from decisions.models.labelling import MAX_OVERLAP
 from decisions.models.verdicts import find_label, find_verdict
 from workspaces.access.actors import Actor
@@ -152,8 +162,9 @@ def may_adjudicate(by: Actor, queue: LabelQueue) -> bool:
 
 @transaction.atomic
 def add_gold(*, by: Actor, queue: LabelQueue, subjects: Collection[uuid.UUID]) -> int:
-    """Makes items with a known answer of decisions or episodes whose verdict a label gave. Each reviewer is asked about
-    each of them once; their answers count for nothing else. Returns how many are new. Raises InvalidInput."""
+    """Makes items with a known answer of decisions or episodes whose verdict a label gave, or a person through an app.
+    Each reviewer is asked about each of them once; their answers count for nothing else. Returns how many are new.
+    Raises InvalidInput."""
     LabelQueue.objects.select_for_update(no_key=True).get(id=queue.id)  # as the filling of the queue does
     name = queue.subject
     items = QueueItem.objects.filter(queue=queue, **{f"{name}__in": subjects})
@@ -162,13 +173,13 @@ def add_gold(*, by: Actor, queue: LabelQueue, subjects: Collection[uuid.UUID]) -
     faults, gold = [], []
     for pk in dict.fromkeys(subjects):
         subject = found.get(pk)
-        label = None if subject is None else find_label(find_verdict(subject), subject.labels.all())
+        answer = None if subject is None else _find_known_answer(subject)
         if subject is None or subject.is_erased:
             faults.append(FieldFault(f"{name}s", f"{pk} does not exist in this workspace", "the id of one"))
-        elif label is None:
-            faults.append(FieldFault(f"{name}s", f"{pk} has no label that counts", "one that is labelled"))
+        elif answer is None:
+            expected = "one that is labelled, or that a person confirmed or corrected through an app"
+            faults.append(FieldFault(f"{name}s", f"{pk} has no label that counts", expected))
         elif pk not in known:
-            answer = {"verdict": label.verdict, "corrected_action": label.corrected_action}
             gold.append(
                 QueueItem(workspace=by.workspace, queue=queue, **{name: subject}, state=ItemState.GOLD, gold=answer)
             )
@@ -177,3 +188,19 @@ def add_gold(*, by: Actor, queue: LabelQueue, subjects: Collection[uuid.UUID]) -
     QueueItem.objects.bulk_create(gold)
     record_audit(by=by, action="label_queue.gold_added", target=f"label_queue:{queue.id}", details={"items": len(gold)})
     return len(gold)
+
+
+def _find_known_answer(subject: Subject) -> dict[str, Any] | None:
+    """The verdict that counts where a label gave it, or else a person through an app who also says what is right: no
+    answer of a judge model or a program measures people. A person who only says that the action was wrong names no
+    answer to compare with."""
+    verdict = find_verdict(subject)
+    if verdict is None:
+        return None
+    label = find_label(verdict, subject.labels.all())
+    if label is not None:
+        return {"verdict": label.verdict, "corrected_action": label.corrected_action}
+    says_what_is_right = verdict.value == Verdict.CONFIRMED or verdict.correction is not None
+    if verdict.source != FeedbackSource.HUMAN or not says_what_is_right:
+        return None
+    return {"verdict": verdict.value, "corrected_action": verdict.correction}

@@ -62,7 +62,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     QueueSubject.EPISODE.value: Kind(
         Episode,
-        episode_list.FILTERS,
+        tuple(name for name in episode_list.FILTERS if name != "unit"),  # which `q` finds
         episode_list.parse_filters,
         {QueueStrategy.DIVERSITY.value: "compares the states of decisions, and an episode has none of its own"},
         ("agent",),

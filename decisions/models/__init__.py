@@ -1,6 +1,6 @@
 """Tables of the ledger: agents, decisions, feedback, labels, their queues, rewards, steps, episodes, items, shadows."""
 
-from decisions.models.agent import CHATTING, ActionSpaceKind, Agent, AgentKind, AgentVersion, ArmSetup
+from decisions.models.agent import CHATTING, EXPLORING, ActionSpaceKind, Agent, AgentKind, AgentVersion, ArmSetup
 from decisions.models.bulk_label import BulkLabel
 from decisions.models.decision import Decision
 from decisions.models.episode import Episode
@@ -35,6 +35,7 @@ from decisions.models.trace_classifier import TraceClassifier
 
 __all__ = [
     "CHATTING",
+    "EXPLORING",
     "ActionSpaceKind",
     "Agent",
     "AgentKind",

@@ -80,6 +80,7 @@ class Feedback(WorkspaceOwned):
         ]
         indexes = [
             models.Index(fields=["decision"], name="feedback_decision"),
+            models.Index(fields=["workspace", "-id"], name="feedback_newest"),
             models.Index(fields=["recorded_at"], name="feedback_recorded"),
             models.Index(
                 fields=["workspace", "decision"],

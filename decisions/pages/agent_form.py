@@ -18,7 +18,7 @@ from django.utils.text import slugify
 from decisions.agents.prompts import OF_CHAT
 from decisions.agents.revising import FIELDS
 from decisions.agents.services import COMPLETION_TOKENS, PROMPT_TOKENS, AgentSetup
-from decisions.models import CHATTING, ActionSpaceKind, AgentKind
+from decisions.models import CHATTING, EXPLORING, ActionSpaceKind, AgentKind
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.json_field import JsonObjectField
 from workspaces.http.parsing import check_body
@@ -60,7 +60,7 @@ class SetupForm(forms.Form):
         help_text="One per line, at least two. Leave empty if each request gives its own.",
     )
     temperature = forms.FloatField(
-        help_text="Above 0. Below 1, likely options are chosen more often; above 1, less often."
+        help_text="Above 0. Below 1, likely answers are given more often; above 1, less often. A chat may have its own."
     )
     epsilon = forms.FloatField(
         help_text="From 0 to 1. The share of decisions that choose any option with equal probability."
@@ -116,6 +116,11 @@ class SetupForm(forms.Form):
         """Each beside its field."""
         for fault in faults:
             self.add_error(fault.field if fault.field in self.fields else None, fault.says)
+
+    @property
+    def explores(self) -> bool:
+        """Whether agents of this action space act by an epsilon."""
+        return self["action_space"].value() in EXPLORING
 
     @property
     def further(self) -> list[forms.BoundField]:

@@ -31,6 +31,7 @@ from decisions.queries.agents import (
     list_agents,
     list_versions,
 )
+from decisions.queries.first_answers import find_first_answers
 from decisions.queries.first_labels import find_first_labels
 from models_registry.errors import ExperimentRunning
 from workspaces.errors import InvalidInput
@@ -64,6 +65,7 @@ def agent_detail(request: PageRequest, agent: str) -> HttpResponse:
         "cached": current is not None and may_cache(current),
         "champion": champion,
         "first": find_first_labels([found])[found.id] if champion is None and current is not None else None,
+        "answers": find_first_answers(found) if champion is None and current is not None and current.chats else None,
         "experiment": find_running_experiment(found),
         "activity": find_activity([found.id])[found.id],
         "lines": lines,

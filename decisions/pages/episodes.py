@@ -60,7 +60,11 @@ def episode_list(request: PageRequest) -> HttpResponse:
         "query": filters.query,
         "before": given,
         "older": "&".join(part for part in (filters.query, urlencode({"before": older})) if part) if older else "",
-        "without_session": replace(filters, session="").query,
+        "chips": [
+            (title, value, replace(filters, **{name: ""}).query)
+            for name, title in (("session", "Session"), ("unit", "Unit"))
+            if (value := getattr(filters, name))
+        ],
     }
     return render(request, "episodes/_list.html" if wants_part(request) else "episodes/list.html", context)
 

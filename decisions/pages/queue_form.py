@@ -115,7 +115,8 @@ class QueueForm(forms.Form):
     gold = forms.CharField(
         required=False,
         label="New gold items",
-        help_text="IDs of labelled decisions or episodes, one per line. Reviewers are compared with these labels.",
+        help_text="IDs of decisions or episodes that are labelled, or that a person confirmed or corrected through an "
+        "app, one per line. Reviewers are compared with these verdicts.",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"}),
     )
 

@@ -10,11 +10,10 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from decisions.agents.current import unknown_agent
-from decisions.models import Agent, Decision
+from decisions.agents.current import find_agent_id
+from decisions.models import Decision, Episode
 from decisions.queries.by_name import find_named
 from models_registry.versions.references import find_version
-from workspaces.errors import InvalidInput
 from workspaces.models import Workspace
 
 COLUMNS = {"item": "item_ref", "unit": "unit", "episode": "episode_id", "external_id": "external_id"}
@@ -25,12 +24,11 @@ NAMES = ("external_id", "unit")
 def find_equalities(workspace: Workspace, query: Mapping[str, Any]) -> dict[str, Any]:
     """By column what it must hold. Raises InvalidInput for an agent that is not there, UnknownVersion."""
     equal = {column: query[name] for name, column in COLUMNS.items() if name in query}
+    if "session" in query:
+        sessions = Episode.objects.for_workspace(workspace).filter(session=query["session"])
+        equal["episode_id__in"] = list(sessions.values_list("id", flat=True))
     if "agent" in query:
-        # By its id: joined by its slug, an agent that decided little is looked for in the whole ledger.
-        agent = Agent.objects.for_workspace(workspace).filter(slug=query["agent"]).values_list("id", flat=True).first()
-        if agent is None:
-            raise InvalidInput("The query is invalid.", faults=[unknown_agent(query["agent"])])
-        equal["agent_id"] = agent
+        equal["agent_id"] = find_agent_id(workspace, query["agent"])
     if "version" in query:
         equal["model_version_id"] = find_version(workspace, query["version"], field="version").id
     return equal
@@ -47,8 +45,9 @@ def find_page_of_names(
     """Ids among which the page's decisions are; None where the order of ids finds them. `newer`: the page is read from
     its older end."""
     low, high = between
-    if "episode_id" in equal:
-        found = Decision.objects.for_workspace(workspace).filter(episode=equal["episode_id"])
+    episodes = {lookup: equal[lookup] for lookup in ("episode_id", "episode_id__in") if lookup in equal}
+    if episodes:
+        found = Decision.objects.for_workspace(workspace).filter(**episodes)
         return list(found.filter(id__gt=low, id__lt=high).order_by().values_list("id", flat=True))
     if "item_ref" in equal:
         return None

@@ -9,18 +9,22 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from urllib.parse import urlencode
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from decisions.models import Agent, Episode, Step
+from decisions.ingest.episodes import TRACE
+from decisions.models import Agent, Decision, Episode, Step
 from decisions.models.episode import HELD_OUT
 from decisions.queries.browse import WINDOWS
+from decisions.queries.by_name import find_named
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
 from workspaces.storage.ids import uuid7_bound
 
 LOOK = 2_000
 """Among how many of the newest episodes failures are looked for, which no index serves; and how many of a name."""
+DECISIONS = 10_000
+"""How many decisions of a unit are looked at for the episodes that they are of."""
 CLOCKS = dt.timedelta(hours=1)
 """How far a client's clock may be ahead of ours."""
 STATES = {"failed": "With failures"}
@@ -32,6 +36,7 @@ class Filters:
 
     agent: str = ""
     session: str = ""
+    unit: str = ""
     since: str = ""
     state: str = ""
     q: str = ""
@@ -75,6 +80,8 @@ def walk_episodes(
     elif not filters.q:
         # Nobody was served by them: they are shown where a session or a name is asked for.
         found = found.exclude(session__startswith=HELD_OUT)
+    if filters.unit:
+        found = found.filter(of_unit(workspace, filters.unit))
     if filters.since:
         since = timezone.now() - WINDOWS[filters.since][1]
         # No index holds the start. An episode's id is of when we first heard of it, so not long before its start.
@@ -101,9 +108,24 @@ def find_episodes(workspace: Workspace, filters: Filters, *, before: uuid.UUID |
 
 
 def find_episodes_named(workspace: Workspace, name: str) -> list[uuid.UUID]:
-    """Those that their agents call so, by the index of names, which begins with the agent."""
+    """Those that their agents call so, by the index of names, which begins with the agent; or that of a trace, as
+    clients name it."""
+    if match := TRACE.match(name):
+        return list(Episode.objects.for_workspace(workspace).filter(trace=match[1]).values_list("id", flat=True))
     agents = list(Agent.objects.for_workspace(workspace).values_list("id", flat=True))
     return list(Episode.objects.filter(agent__in=agents, external_id=name).values_list("id", flat=True))
+
+
+def of_unit(workspace: Workspace, unit: str) -> Q:
+    """Episodes whose unit somebody told, and those of which nobody did and one of whose decisions has it: of these,
+    among its DECISIONS newest."""
+    return Q(unit=unit) | Q(unit="", id__in=_find_by_decisions(workspace, unit))
+
+
+def _find_by_decisions(workspace: Workspace, unit: str) -> list[uuid.UUID]:
+    ids = find_named(workspace, unit, columns=["unit"], most=DECISIONS)
+    decisions = Decision.objects.filter(id__in=ids, episode__isnull=False)
+    return list(decisions.order_by().values_list("episode_id", flat=True).distinct()) if ids else []
 
 
 def _find_named(workspace: Workspace, q: str, before: uuid.UUID | None) -> set[uuid.UUID]:
@@ -114,6 +136,7 @@ def _find_named(workspace: Workspace, q: str, before: uuid.UUID | None) -> set[u
         own.filter(agent__in=agents, external_id=q),
         own.filter(trace=q.lower().removeprefix("trace:")),
         own.filter(unit=q),
+        own.filter(unit="", id__in=_find_by_decisions(workspace, q)),
     ]
     with suppress(ValueError):  # else it is a name
         ways.append(own.filter(id=uuid.UUID(q)))

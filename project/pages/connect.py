@@ -63,7 +63,8 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A key that was just made. `asks`: the agent has a model, so the programs ask it; else they record decisions."""
+    """A key that was just made. `asks`: the agent has a model, or chats, so the programs ask it; else they record
+    decisions."""
 
     made: NewKey
     agent: Agent
@@ -102,13 +103,19 @@ def connect_app(
 
 def show_connection(*, made: NewKey, agent: Agent) -> Connection:
     """What a page or a terminal says of a key that was just made."""
-    asks = is_served(agent)
+    asks = is_asked(agent)
     return Connection(made, agent, asks, lacking_scopes(made.key.scopes, asks=asks))
 
 
 def is_served(agent: Agent) -> bool:
     """A version answers for this agent: it can be asked."""
     return Alias.objects.filter(registered_model=agent.registered_model_id, name=AliasName.CHAMPION).exists()
+
+
+def is_asked(agent: Agent) -> bool:
+    """Whether programs ask the agent: also one that chats and has no model yet, since an outside model may answer."""
+    version = find_current_version(agent)
+    return (version is not None and version.chats) or is_served(agent)
 
 
 def _make_agent(by: Actor, new: NewAgent | None) -> Agent:

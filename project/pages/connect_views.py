@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -15,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from decisions.agents.current import find_current_version
 from decisions.models import Agent, AgentKind, Decision
+from decisions.queries.first_answers import find_first_answers
 from project.demo.start import start_demo
 from project.pages.connect import (
     USUAL_SCOPES,
@@ -60,8 +62,10 @@ def demo_start(request: PageRequest) -> HttpResponse:
 @require_safe
 @workspace_page()
 def connect(request: PageRequest) -> HttpResponse:
-    """Keys, and the programs with a placeholder for the key. Viewers read the programs and see no key."""
-    given = {"scopes": [scope.value for scope in USUAL_SCOPES], "kind": AgentKind.CUSTOM.value}
+    """Keys, and the programs with a placeholder for the key, of the first agent or of the `agent` of the query. Viewers
+    read the programs and see no key."""
+    given: dict[str, Any] = {"scopes": [scope.value for scope in USUAL_SCOPES], "kind": AgentKind.CUSTOM.value}
+    given["agent"] = request.GET.get("agent", "")
     return render(request, "project/connect.html", _context(request, given))
 
 
@@ -108,6 +112,9 @@ def key_made(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "samples": _samples(write_snippets(url=_url(request), token=token, agent=agent, asks=made.asks)),
         "arrival": _arrival(request, key),
     }
+    if "recording" in context:
+        recording = write_snippets(url=_url(request), token=token, agent=agent, asks=False)
+        context["recording"] = _samples(recording)
     return end_secret(render(request, "project/connect.html", context))
 
 
@@ -138,7 +145,8 @@ def _samples(snippets: tuple[Snippet, ...]) -> list[tuple[str, str]]:
 
 def _context(request: PageRequest, given: dict[str, Any], *, agent: Agent | None = None) -> dict[str, Any]:
     agents = list(Agent.objects.for_workspace(request.workspace).order_by("created_at"))
-    shown = agent or (agents[0] if agents else None)
+    named = next((one for one in agents if one.slug == request.GET.get("agent")), None)
+    shown = agent or named or (agents[0] if agents else None)
     context: dict[str, Any] = {
         "agents": agents,
         "shown_agent": shown,
@@ -150,11 +158,14 @@ def _context(request: PageRequest, given: dict[str, Any], *, agent: Agent | None
         "url": _url(request),
     }
     if shown is not None:
-        served = is_served(shown)
-        context["samples"] = _samples(write_snippets(url=_url(request), token=PLACEHOLDER, agent=shown, asks=served))
-        version = find_current_version(shown)
-        context |= {"served": served, "chats": version is not None and version.chats}
-        context["gateway"] = find_gateway(_url(request))
+        served, version = is_served(shown), find_current_version(shown)
+        chats = version is not None and version.chats
+        write = partial(write_snippets, url=_url(request), token=PLACEHOLDER, agent=shown)
+        context["samples"] = _samples(write(asks=served or chats))
+        context |= {"served": served, "chats": chats, "gateway": find_gateway(_url(request))}
+        if chats and not served:
+            context["answers"] = find_first_answers(shown)
+            context["recording"] = _samples(write(asks=False))
     if may(request.role, Role.ADMIN):
         context["limits"] = KeyLimitsForm(agents=agents, auto_id="limit-%s")
         context["keys"] = ApiKey.objects.for_workspace(request.workspace).order_by("-id")[:KEYS]

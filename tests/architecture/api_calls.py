@@ -29,6 +29,7 @@ from tools.factories import (
     ExperimentFactory,
     ExperimentGroupFactory,
     ExportJobFactory,
+    FeedbackFactory,
     HoldoutFactory,
     InvitationFactory,
     ItemFactory,
@@ -39,6 +40,7 @@ from tools.factories import (
     PhaseFactory,
     QueueItemFactory,
     RewardDraftFactory,
+    RewardFactory,
     RewardSpecFactory,
     ShadowFactory,
     StatusChangeFactory,
@@ -113,6 +115,8 @@ def build(workspace: Any, slug: str) -> World:
         agent=agent, dataset=dataset, job=JobFactory(workspace=workspace, kind="training.supervise_run")
     )
     decision = DecisionFactory(agent=agent)
+    FeedbackFactory(decision=decision, metric="clicks", value=3)
+    RewardFactory(decision=decision, spec=spec)
     return World(
         agent=agent,
         decision=decision,
@@ -523,7 +527,11 @@ CALLS: dict[str, list[Call]] = {
         Call("PATCH", "/api/status-changes/{change}/feedback", "feedback:write", notes_verdict, foreign=(404,))
     ],
     "otlp-traces": [Call("POST", "/v1/traces", "decisions:write", traces_body)],
-    "api-feedback": [Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404))],
+    "api-feedback": [
+        Call("GET", "feedback", READ),
+        Call("POST", "feedback", "feedback:write", feedback_body, 201, foreign=(400, 404)),
+    ],
+    "api-rewards": [Call("GET", "rewards", READ)],
     "api-auto-labeler": [Call("GET", "agents/{slug}/auto-labeler", READ, foreign=(404,))],
     "api-suggestions": [
         Call("GET", "agents/{slug}/suggestions", READ, foreign=(404,)),

@@ -134,6 +134,7 @@ PAGES: dict[str, Page] = {
     "datasets": Page(),
     "dataset-make": FORM,
     "dataset": Page(of=of("dataset")),
+    "dataset-rows": Page(of=of("dataset")),
     "dataset-making": Page(of=of("freezing")),
     "imports": Page(),
     "import-new": FORM,

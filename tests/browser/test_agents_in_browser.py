@@ -26,6 +26,11 @@ def test_an_agent_is_created_from_a_kind(tab: Any, admin: Any, workspace: Any, l
     tab.get_by_role("link", name="Guardrail").click()
     expect(tab.get_by_label("Name", exact=True)).to_have_value("Guardrail")
     assert look_at(tab, "agent-new") == []
+    tab.get_by_text("Action space, lengths and schemas").click()
+    for space, explores in (("text", False), ("choice", True)):
+        tab.get_by_label("Action space", exact=True).select_option(space)
+        expect(tab.get_by_label("Epsilon")).to_be_visible(visible=explores)
+        expect(tab.get_by_role("heading", name="Exploration")).to_be_visible(visible=explores)
     tab.get_by_label("Name", exact=True).fill("Mail guard")
     tab.get_by_role("button", name="Create agent").click()
     expect(tab.get_by_role("heading", name="Mail guard", level=1)).to_be_visible()

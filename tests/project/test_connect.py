@@ -38,6 +38,7 @@ from tools.factories import (
     AgentVersionFactory,
     AliasFactory,
     ApiKeyFactory,
+    BackendFactory,
     CallFactory,
     DecisionFactory,
     ModelVersionFactory,
@@ -298,13 +299,56 @@ def test_an_agent_that_chats_is_asked_through_the_gateway(
     assert made.content.decode().count(token_of(made)) == 4
 
 
-def test_an_agent_that_chats_records_decisions_until_it_has_a_model(
-    workspace: Any, viewer: Any, page: str, page_client: Any
+def test_an_agent_that_chats_is_asked_through_the_gateway_also_before_it_has_a_model(
+    workspace: Any, admin: Any, viewer: Any, page: str, make: str, page_client: Any
 ) -> None:
-    chatting(workspace, served=False)
-    answer = page_client(viewer).get(page)
-    assert "/api/v1/decisions" in dict(answer.context["samples"])["Python"]
-    assert "It answers chats once it has a model." in answer.content.decode()
+    helper = chatting(workspace, served=False)
+    client = page_client(admin)
+    made = client.post(make, {**FORM, "agent": "helper"}, follow=True)
+    for answer in (page_client(viewer).get(page), client.get(page), made):
+        samples, text = dict(answer.context["samples"]), answer.content.decode()
+        assert list(samples) == ["curl", "Python", "JavaScript"] and "chat.completions" in samples["Python"]
+        assert f"{helper.name} has no model yet" in text
+        assert "Record answers that another program gave" in text
+        assert "/api/v1/decisions" in dict(answer.context["recording"])["Python"]
+    assert token_of(made) in dict(made.context["recording"])["Python"] and made.context["made"].lacking == ()
+    lacking = client.post(make, {**FORM, "agent": "helper", "scopes": ["decisions:write"]}, follow=True)
+    assert lacking.context["made"].lacking == ("route:read", "feedback:write")
+
+
+def test_its_next_step_is_a_backend_then_a_remote_version_then_a_champion(
+    workspace: Any, admin: Any, page: str, page_client: Any
+) -> None:
+    helper, client = chatting(workspace, served=False), page_client(admin)
+    agent_page = reverse("pages:agent", args=[workspace.slug, helper.slug])
+
+    def steps() -> str:
+        text = client.get(page).content.decode()
+        ordered = text[text.index('<ol class="next-steps"') : text.index("</ol>")]
+        assert ordered in client.get(agent_page).content.decode()
+        return ordered
+
+    assert reverse("pages:backend-new", args=[workspace.slug]) in steps()
+    backend = BackendFactory(workspace=workspace)
+    place = f"{reverse('pages:backend', args=[workspace.slug, backend.id])}?model={helper.registered_model.name}"
+    assert f"{place}#add-remote" in steps()
+    form = client.get(place).content.decode()
+    assert '<details class="panel" id="add-remote" open>' in form
+    assert f'<option value="{helper.registered_model.name}" selected>' in form
+    version = ModelVersionFactory(registered_model=helper.registered_model)
+    assert reverse("pages:version", args=[workspace.slug, version.id]) in steps()
+    AliasFactory(version=version)
+    assert "next-steps" not in client.get(page).content.decode() + client.get(agent_page).content.decode()
+
+
+def test_the_programs_are_those_of_the_agent_that_is_picked(
+    agent: Any, workspace: Any, viewer: Any, page: str, page_client: Any
+) -> None:
+    helper, client = chatting(workspace), page_client(viewer)
+    shown = client.get(page, {"agent": "helper"})
+    assert shown.context["shown_agent"] == helper and "?agent=filer" in shown.content.decode()
+    for query in ({}, {"agent": "nobody"}):
+        assert client.get(page, query).context["shown_agent"] == agent
 
 
 def test_an_agent_of_options_is_not_shown_the_gateway(agent: Any, viewer: Any, page: str, page_client: Any) -> None:

@@ -15,16 +15,16 @@ from rest_framework.views import APIView
 
 from decisions.agents.current import get_current_agent
 from decisions.api.agent_lists import AgentListQuery, of_agent
-from decisions.api.export import NDJSON, in_chunks
+from decisions.api.export import NDJSON
 from jobs.models import Job
 from training.datasets import freezing
-from training.datasets.other_formats import FILES, FORMATS, LINES, as_list, stream_rows
+from training.datasets.downloads import send_rows
+from training.datasets.other_formats import FILES, FORMATS, LINES
 from training.datasets.serializers import DatasetCreateSerializer, DatasetSerializer, FreezingSerializer
 from training.environments import drawing as task_datasets
 from training.loops.first_model import services as first_models
 from training.models import DatasetSnapshot
 from training.rows.selection import Filters
-from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.parsing import text_parameter
 from workspaces.http.permissions import acting
@@ -98,15 +98,7 @@ class DatasetRows(APIView):
         refuse_unknown_names(request, ["format", "file"])
         format = text_parameter(request, "format") or "rows"
         file = text_parameter(request, "file") or LINES
-        if file not in FILES:
-            fault = FieldFault("file", f"{file[:40]!r} is unknown", ", ".join(FILES))
-            raise InvalidInput("The kind of file is unknown.", faults=[fault])
-        rows = stream_rows(dataset, format)
-        return StreamingHttpResponse(
-            in_chunks(rows if file == LINES else as_list(rows)),
-            content_type=NDJSON if file == LINES else "application/json",
-            headers={"Content-Disposition": f'attachment; filename="{dataset.id}-{format}.{file}"'},
-        )
+        return send_rows(dataset, format, file)
 
 
 class DatasetFreezing(generics.RetrieveAPIView[Job]):

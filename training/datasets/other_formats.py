@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from models_registry.artifacts.opening import artifact_path
-from training.models import DatasetSnapshot
+from training.engine.spec.methods import Need
+from training.models import DatasetKind, DatasetSnapshot
 from training.rows import trl_formats
 from training.rows.parts import ROWS_FILE
 from workspaces.errors import Conflict, FieldFault, InvalidInput
@@ -19,6 +20,22 @@ AS_FROZEN = "rows"
 LINES, LIST = "jsonl", "json"
 FILES = (LINES, LIST)
 FORMATS = (AS_FROZEN, *trl_formats.FORMATS)
+
+
+def formats_of(dataset: DatasetSnapshot) -> list[str]:
+    """Those that its rows hold enough for, as far as its statistics tell."""
+    if dataset.is_of_tasks:
+        return [AS_FROZEN]
+    kind, told, has = dataset.kind, dataset.statistics, dataset.find_has()
+    pairs, rewarded = kind == DatasetKind.PREFERENCES, kind in (DatasetKind.LOGGED, DatasetKind.TEXT)
+    without = {
+        "preference": not pairs,
+        "messages": pairs or (rewarded and Need.RIGHT_TEXTS not in has and kind == DatasetKind.TEXT),
+        "kto": not pairs and not (rewarded and Need.RIGHT_AND_WRONG in has),
+        "groups": not rewarded or told.get("groups") == 0,
+        "ppo": not rewarded or told.get("without_propensity") == dataset.rows,
+    }
+    return [name for name in FORMATS if not without.get(name, False)]
 
 
 def stream_rows(dataset: DatasetSnapshot, format: str) -> Iterator[bytes]:

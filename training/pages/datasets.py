@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db.models import Count
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -19,9 +19,12 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from decisions.models import Agent, AgentVersion, RewardSpec
 from jobs.models import Job, JobState
+from training.datasets.downloads import send_rows
 from training.datasets.freezing import KIND, MOST_HELD_OUT, REWARDED, start_freezing
 from training.datasets.label_preview import preview_labels
+from training.datasets.other_formats import AS_FROZEN, FILES, LINES, formats_of
 from training.datasets.preview import by_count, preview_datasets, show_examples, tell_left_out, tell_sources
+from training.datasets.shown_rows import show_rows
 from training.environments import drawing as task_datasets
 from training.environments.shown_tasks import show_tasks
 from training.loops.first_model import services as first_models
@@ -81,14 +84,8 @@ def dataset_list(request: PageRequest) -> HttpResponse:
 @require_safe
 @workspace_page()
 def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
-    dataset = (
-        DatasetSnapshot.objects.for_workspace(request.workspace)
-        .select_related("agent", "artifact", "reward_spec", "workspace")
-        .filter(pk=pk)
-        .first()
-    )
-    if dataset is None:
-        raise Http404("Dataset not found.")
+    """`at` of the query: where in the file the rows begin that are shown."""
+    dataset = _find_dataset(request, pk)
     runs = TrainingRun.objects.filter(dataset=dataset) | TrainingRun.objects.filter(heldout=dataset)
     runs |= TrainingRun.objects.filter(replay=dataset)
     context = {
@@ -101,10 +98,30 @@ def dataset_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "other_part": _find_linked(dataset, "held_out", "held_out_of"),
         "demonstrations": _find_linked(dataset, "demonstrations", "demonstrates"),
         "tasks": show_tasks(dataset),
+        "page": show_rows(dataset, request.GET.get("at", "")),
+        "formats": formats_of(dataset),
+        "files": FILES,
         "unused_at": dt.datetime.fromisoformat(dataset.query["unused_at"]) if "unused_at" in dataset.query else None,
         "runs": runs.select_related("produced_version__registered_model").order_by("-id")[:RUNS],
     }
     return render(request, "training/dataset.html", context)
+
+
+@require_safe
+@workspace_page()
+def dataset_rows(request: PageRequest, pk: uuid.UUID) -> StreamingHttpResponse:
+    """The rows as a file, in this `format` and as this kind of `file`."""
+    dataset = _find_dataset(request, pk)
+    return send_rows(dataset, request.GET.get("format", AS_FROZEN), request.GET.get("file", LINES))
+
+
+def _find_dataset(request: PageRequest, pk: uuid.UUID) -> DatasetSnapshot:
+    """Raises Http404."""
+    datasets = DatasetSnapshot.objects.for_workspace(request.workspace)
+    dataset = datasets.select_related("agent", "artifact", "reward_spec", "workspace").filter(pk=pk).first()
+    if dataset is None:
+        raise Http404("Dataset not found.")
+    return dataset
 
 
 def _tell_filters(dataset: DatasetSnapshot) -> list[tuple[str, Any]]:

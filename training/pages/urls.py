@@ -38,6 +38,7 @@ urlpatterns = [
     path("datasets/", dataset_views.dataset_list, name="datasets"),
     path("datasets/new", dataset_views.dataset_make, name="dataset-make"),
     path("datasets/<uuid:pk>", dataset_views.dataset_detail, name="dataset"),
+    path("datasets/<uuid:pk>/rows", dataset_views.dataset_rows, name="dataset-rows"),
     path("datasets/making/<uuid:pk>", dataset_views.dataset_making, name="dataset-making"),
     path("environments/", environments.environment_list, name="environments"),
     path("environments/<str:name>/", environments.environment_detail, name="environment"),

@@ -18,16 +18,18 @@ from workspaces.storage.index_order import read_in_index_order
 
 
 class NewestFirst(CursorPagination):
-    ordering = "-id"
+    ordering: str | tuple[str, ...] = "-id"
+    id_column = "id"
+    """Which holds the ids that the list is in the order of."""
     page_size = ROWS
     _query: Mapping[str, Any] = MappingProxyType({})
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
         """Raises InvalidInput for a query that is not the view's."""
         self._query = list_query(view)
-        for name, lookup in (("since", "id__gte"), ("until", "id__lt")):
+        for name, lookup in (("since", "gte"), ("until", "lt")):
             if isinstance(moment := self._query.get(name), dt.datetime):  # else the view's own, such as a day
-                queryset = queryset.filter(**{lookup: uuid7_bound(moment)})
+                queryset = queryset.filter(**{f"{self.id_column}__{lookup}": uuid7_bound(moment)})
         with read_in_index_order():
             return super().paginate_queryset(queryset, request, view)
 
@@ -47,11 +49,15 @@ class NewestFirst(CursorPagination):
         }
 
     def decode_cursor(self, request: Request) -> Any:
-        """Raises NotFound. A position is an id: anything else was not made here and would fail in the database."""
+        """Raises NotFound. A position names an id: anything else was not made here and would fail in the database."""
         cursor = super().decode_cursor(request)
         if cursor is not None and cursor.position is not None:
             try:
-                uuid.UUID(str(cursor.position))
+                self.read_position(str(cursor.position))
             except ValueError as error:
                 raise NotFound(self.invalid_cursor_message) from error
         return cursor
+
+    def read_position(self, position: str) -> uuid.UUID:
+        """The id that a cursor's position names. Raises ValueError."""
+        return uuid.UUID(position)

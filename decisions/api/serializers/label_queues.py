@@ -205,7 +205,7 @@ class GoldSerializer(StrictBody):
         min_length=1,
         max_length=500,
         required=False,
-        help_text="Decisions whose verdict comes from a label",
+        help_text="Decisions whose verdict comes from a label, or through an app from a person who says what is right",
     )
     episodes = serializers.ListField(
         child=serializers.UUIDField(),

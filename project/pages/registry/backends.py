@@ -83,7 +83,10 @@ def _show(
         "capabilities": [Capability(name).label for name in backend.capabilities],
         "rests": breaker_of(endpoint_of(backend)).rests(time.monotonic()),
         "deploy": deploy or DeployForm(auto_id="deploy-%s"),
-        "remote": remote or RemoteVersionForm(auto_id="remote-%s", workspace=request.workspace),
+        "remote": remote
+        or RemoteVersionForm(
+            auto_id="remote-%s", workspace=request.workspace, initial={"model": request.GET.get("model", "")}
+        ),
     }
     return render(request, "registry/backend.html", context, status=status)
 

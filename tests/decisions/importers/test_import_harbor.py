@@ -87,7 +87,7 @@ def test_a_trial_is_an_episode_with_decisions_steps_token_ids_and_rewards_and_co
     assert [one["role"] for one in first.state["messages"]] == ["user", "assistant"]
     assert [one["role"] for one in second.state["messages"]] == ["user", "assistant", "assistant", "tool", "assistant"]
     assert second.state["messages"][3] == {"role": "tool", "tool_call_id": "c1", "content": "12 notes"}
-    assert second.action == [{"name": "respond", "arguments": {"content": "There are 12."}}]
+    assert second.action == "There are 12."
     assert (first.policy_name, first.item_ref, first.tokens_in, first.reasoning) == (
         *("small/model", "notes/count-words", 40),
         "wc does it",

@@ -59,7 +59,7 @@ def test_a_trajectory_is_an_episode_with_a_decision_for_each_step(importing: Any
     said = [("system", "You fix bugs."), ("user", "It crashes.")]
     assert [(one["role"], one["content"]) for one in listed.state["messages"]] == said
     assert [one["role"] for one in submitted.state["messages"]] == ["system", "user", "assistant", "user"]
-    assert last.action == [{"name": "respond", "arguments": {"content": "Done."}}]
+    assert (last.action, last.completion) == ("Done.", "Done.")
     assert list(Step.objects.order_by("id").values_list("name", "result", "duration_ms")) == [
         ("run", "a.py\n", 500),
         ("run", "diff", 500),

@@ -68,7 +68,7 @@ def test_a_simulation_is_an_episode_of_what_the_agent_saw(importing: Any, tmp_pa
     assert (look.policy_name, look.observed_at.isoformat()[:19]) == ("gpt-4.1", "2025-06-10T10:00:00")
     assert greeting.state == {"messages": [{"role": "system", "content": "Be exact."}]}
     assert look.action == [{"name": "find_order", "arguments": {"order": "A-1"}, "id": "c1"}]
-    assert told.action == [{"name": "respond", "arguments": {"content": "It is sent."}}]
+    assert (told.action, told.completion) == ("It is sent.", "It is sent.")
     assert [one["role"] for one in told.state["messages"]] == ["system", "assistant", "user", "assistant", "tool"]
     assert "reboot" not in json.dumps([one.state for one in (greeting, look, told)])
     assert list(Step.objects.order_by("id").values_list("name", "result", "success")) == [

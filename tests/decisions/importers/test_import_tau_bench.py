@@ -47,7 +47,7 @@ def messages_of(episode):
     decisions = list(Decision.objects.filter(episode=episode).order_by("id"))
     last = decisions[-1]
     said = [as_stored(message) for message in last.state["messages"]]
-    calls = [one for one in last.action if one["name"] != "respond" or "id" in one]
+    calls = last.action if isinstance(last.action, list) else []
     own = {"role": "assistant", "content": last.completion}
     if calls:
         own["tool_calls"] = [(one["id"], one["name"], one["arguments"]) for one in calls]
@@ -77,7 +77,7 @@ def test_a_run_is_an_episode_with_a_decision_for_each_message_of_the_assistant(i
     assert counts() == {"Decision": 2, "Episode": 1, "Step": 2, "Feedback": 3}
     first, second = Decision.objects.order_by("id")
     assert first.action == [{"name": "find_order", "arguments": {"order": "A-1"}, "id": "call_1"}]
-    assert second.action == [{"name": "respond", "arguments": {"content": "There is no order A-1."}}]
+    assert (second.action, second.completion) == ("There is no order A-1.", "There is no order A-1.")
     assert [first.step_number, second.step_number, first.unit] == [0, 1, "mia_1"]
     assert first.state["messages"] == run()["traj"][:2]
     tool, word = Step.objects.order_by("decision_id", "number")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from decisions.ingest.feedback import record_feedback
+from decisions.ingest.schemas import FeedbackIn
 from decisions.labelling.agreement import measure_agreement
 from decisions.labelling.labels import label_decision, withdraw_label
 from decisions.labelling.queues import QueueSetup, add_gold, create_queue
@@ -133,6 +135,33 @@ class TestGold:
         answers = Label.objects.filter(decision=known, pending=True)
         assert answers.count() == 2
         assert Feedback.objects.filter(decision=known).count() == 1
+
+    @pytest.mark.parametrize(
+        ("source", "verdict", "correction", "taken"),
+        [
+            ("human", "corrected", "health", True),
+            ("human", "overridden", "health", True),
+            ("human", "confirmed", None, True),
+            ("human", "corrected", None, False),
+            ("human", "ignored", None, False),
+            ("llm", "corrected", "health", False),
+            ("code", "confirmed", None, False),
+            ("system", "corrected", "health", False),
+        ],
+    )
+    def test_what_a_person_said_through_an_app_is_gold_where_it_says_what_is_right(
+        self, queue, reviewer, by, agent, source, verdict, correction, taken
+    ):
+        tickets, known = queue(1, gold_share=0.5), DecisionFactory(agent=agent, action="travel")
+        said = FeedbackIn(metric="verdict", value=verdict, correction=correction, source=source, decision_id=known.id)
+        assert not record_feedback(by=by, items=[(0, said)]).errors
+        if not taken:
+            with pytest.raises(InvalidInput):
+                add_gold(by=by, queue=tickets, subjects=[known.id])
+            assert not QueueItem.objects.filter(state="gold").exists()
+            return
+        assert add_gold(by=by, queue=tickets, subjects=[known.id]) == 1
+        assert QueueItem.objects.get(state="gold").gold == {"verdict": verdict, "corrected_action": correction}
 
     def test_a_decision_without_a_label_cannot_be_gold(self, queue, by):
         tickets = queue(1)

@@ -16,7 +16,7 @@ from decisions.agents.kinds import KINDS
 from decisions.agents.revising import find_changes, revise_agent, setup_of
 from decisions.agents.services import AgentSetup, create_agent, kind_setup, kind_unit
 from decisions.agents.trying import start_agent_experiment
-from decisions.models import Agent, AgentVersion
+from decisions.models import EXPLORING, ActionSpaceKind, Agent, AgentVersion
 from decisions.pages.agent_form import AgentForm, write_setup
 from decisions.queries.agents import VERSIONS
 from models_registry.experiments.plan import ExperimentPlan
@@ -145,6 +145,21 @@ class TestReading:
         assert seen == [explores] * 3 and "<dt>Temperature</dt>" in page
         listed = page_client(viewer).get(list_of(workspace)).content.decode()
         assert ('data-label="Epsilon"><div>–' in listed) is not explores
+
+    @pytest.mark.parametrize("space", sorted(ActionSpaceKind))
+    def test_only_agents_that_explore_are_asked_for_an_epsilon(
+        self, space: str, workspace: Any, owner: Any, page_client: Any
+    ) -> None:
+        helper = AgentFactory(workspace=workspace, slug="helper")
+        AgentVersionFactory(agent=helper, action_space=space, options=None, epsilon=0.125)
+        client, path = page_client(owner), at("agent-edit", helper)
+        text, explores = client.get(path).content.decode(), space in EXPLORING
+        assert ("Epsilon" in text, "Exploration" in text, "Sampling" in text) == (explores, explores, True)
+        # What is not shown is kept.
+        sent = hidden(text) | filled(helper, system_prompt="Be brief.")
+        shown = client.post(path, sent).content.decode()
+        client.post(path, sent | hidden(shown) | {"make": "1"})
+        assert helper.versions.latest("number").epsilon == 0.125 and ("Epsilon" in shown) == explores
 
     def test_versions_are_read_by_cursor(self, agent: Any, viewer: Any, page_client: Any) -> None:
         AgentVersionFactory.create_batch(VERSIONS, agent=agent)

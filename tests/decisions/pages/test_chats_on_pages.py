@@ -131,3 +131,37 @@ def test_a_decision_names_its_episode_and_cost(agent: Any, viewer: Any, page_cli
     address = reverse("pages:episode", args=[decision.workspace.slug, episode.pk])
     assert f'<dt>Episode</dt><dd><a href="{address}"' in page and "trip-7" in page
     assert re.search(r"<dt>Cost</dt><dd[^>]*>[^<]*0\.00125", page)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "epsilon", "says"),
+    [
+        (0.7, 0.0, "Sampling temperature 0.7"),
+        (None, 0.0, "Sampling greedy, or at the model’s own temperature"),
+        (None, None, ""),
+    ],
+)
+def test_a_chat_says_how_it_was_sampled_and_of_exploration_nothing(
+    temperature: float | None, epsilon: float | None, says: str, chatted: Decision, viewer: Any, page_client: Any
+) -> None:
+    fields: dict[str, Any] = {"temperature": temperature, "epsilon": epsilon, "propensity": None}
+    of = {"agent": chatted.agent, "agent_version": chatted.agent_version, "options": None}
+    text = seen(page_client(viewer).get(at("decision", DecisionFactory(**of, **fields))).content.decode())
+    assert "xploration" not in text and ("Sampling" in text) == bool(says) and says in text
+
+
+@pytest.mark.parametrize(
+    ("temperature", "epsilon", "says"),
+    [
+        (0.5, 0.1, "temperature 0.5, ε 10.0%"),
+        (0.5, None, "temperature 0.5"),
+        (None, 0.0, "ε 0.0%"),
+        (None, None, "unknown"),
+    ],
+)
+def test_a_choice_says_as_much_of_its_exploration_as_is_known(
+    temperature: float | None, epsilon: float | None, says: str, agent: Any, viewer: Any, page_client: Any
+) -> None:
+    decision = DecisionFactory(agent=agent, temperature=temperature, epsilon=epsilon)
+    text = seen(page_client(viewer).get(at("decision", decision)).content.decode())
+    assert f"{says} Model" in text[text.index("xploration") :]

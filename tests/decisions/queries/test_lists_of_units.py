@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
+from django.urls import reverse
 from django.utils import timezone
 
 from decisions.models import Decision
 from decisions.queries.by_name import FIRST, HOUR, LAST, SPANS, find_named
 from decisions.queries.decision_list import find_page_of_names
-from tools.factories import AgentFactory, DecisionFactory, uuid7_at
+from tools.factories import AgentFactory, DecisionFactory, EpisodeFactory, uuid7_at
 from workspaces.storage.ids import uuid7_bound
 
 pytestmark = pytest.mark.django_db
@@ -160,3 +161,34 @@ def test_an_agents_list_does_not_join_by_its_slug(api: Any, agent: Any) -> None:
         client.get("episodes?agent=filer")
     lists = [sql for sql in seen if 'FROM "decisions_decision"' in sql or 'FROM "decisions_episode"' in sql]
     assert len(lists) == 2 and all('"slug" =' not in sql and '"agent_id" =' in sql for sql in lists)
+
+
+def test_an_episode_is_found_by_the_unit_that_was_sent_with_its_decisions(
+    api: Any, agent: Any, viewer: Any, page_client: Any, other_workspace: Any
+) -> None:
+    """As chats through the gateway have it: nobody told the unit of the episode."""
+    chat, told, theirs = (EpisodeFactory(agent=agent, unit=unit, trace=None) for unit in ("", "Eve", "Ada"))
+    for episode in (chat, chat, told):
+        DecisionFactory(agent=agent, unit="Ada", episode=episode)
+    DecisionFactory(agent=agent, unit="Ada")
+    foreign = AgentFactory(workspace=other_workspace)
+    DecisionFactory(agent=foreign, unit="Ada", episode=EpisodeFactory(agent=foreign, unit="", trace=None))
+    expected = [str(one.id) for one in (theirs, chat)]  # of Eve's episode somebody said otherwise
+    assert follow(api(), "/api/v1/episodes?unit=Ada&limit=1", "next") == [[one] for one in expected]
+    for name in ("q", "unit"):
+        page = page_client(viewer).get(reverse("pages:episodes", args=[agent.workspace.slug]), {name: "Ada"})
+        assert [str(row.episode.id) for row in page.context["rows"]] == expected
+    assert '<span class="muted">Unit</span>' in page.content.decode()
+    assert follow(api(), "/api/v1/episodes?unit=ada", "next") == [[]]
+
+
+def test_names_of_traces_and_sessions_find_what_was_sent_with_them(api: Any, agent: Any, viewer: Any) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    episode = EpisodeFactory(agent=agent, trace=trace, external_id="", session="monday")
+    of_it = [DecisionFactory(agent=agent, episode=episode, unit=unit) for unit in ("Ada", "Eve")]
+    DecisionFactory(agent=agent, episode=EpisodeFactory(agent=agent, session="tuesday", trace=None))
+    assert follow(api(), f"/api/v1/episodes?external_id=trace:{trace}", "next") == [[str(episode.id)]]
+    assert follow(api(), "/api/v1/decisions?session=monday&limit=1", "next") == [[str(of_it[1].id)], [str(of_it[0].id)]]
+    assert follow(api(), "/api/v1/decisions?session=monday&unit=Ada", "next") == [[str(of_it[0].id)]]
+    assert follow(api(), f"/api/v1/decisions?session=tuesday&episode={episode.id}", "next") == [[]]
+    assert follow(api(), "/api/v1/decisions?session=never", "next") == [[]]
