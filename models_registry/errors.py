@@ -54,6 +54,12 @@ class BudgetSpent(TooManyRequests):
     code = "budget_spent"
 
 
+class BudgetReserved(TooManyRequests):
+    """What is left of the key's budget is reserved by calls that are open."""
+
+    code = "budget_reserved"
+
+
 class UnknownVersion(NotFound):
     """A name such as `filer:7` or `filer@champion` that stands for no version."""
 

@@ -13,7 +13,7 @@ import hashlib
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -43,7 +43,8 @@ from models_registry.backends.parameters import TEMPERATURE, refuses
 from models_registry.backends.places import Place, find_places
 from models_registry.backends.prompts import put_before
 from models_registry.backends.token_estimates import Sizes, estimate_tokens, learn_ratio
-from models_registry.calls.key_limits import may_ask, refuse_agent, refuse_over_limits
+from models_registry.calls.estimates import Question, estimate_highest_cost
+from models_registry.calls.key_limits import may_ask, refuse_agent
 from models_registry.calls.records import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
 from models_registry.versions.references import find_version
@@ -135,13 +136,12 @@ def begin_chat(
     *, by: Actor, chat: Chat, kind: str, about: About | None = None, standing: Standing | None = None
 ) -> Begun:
     """`standing`: of the key and the agent that the chat names, as it was kept; then a refusal may be out of date, too.
-    Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, NoChampion, InvalidInput, OutOfDate; nothing is
-    open then."""
+    Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, BudgetReserved, NoChampion, InvalidInput,
+    OutOfDate; nothing is open then."""
     started, now, about = time.perf_counter(), timezone.now(), about or About()
     current, pinned = _find_model(by, chat.model) if standing is None else _find_kept(by, chat.model, standing)
     _refuse_what_does_not_fit(current, chat)
     request, places = _route(chat, _identify(chat, about), current, pinned, standing)
-    refuse_over_limits(by=by, agent=current.agent.slug, now=now)
     attempts, answerers = _list_attempts(chat, request, places)
     kept_as, recalled = "", None
     if attempts and answerers[0] is request.answerer:
@@ -149,7 +149,8 @@ def begin_chat(
         kept_as = name_of_answer(by=by, answerer=request.answerer, route=request.route, body=body)
     if kept_as and not about.anew:
         recalled = recall_answer(by=by, answerer=request.answerer, name=kept_as, content_hash=_hash_of(chat.state))
-    openings = [Opening(request.id, request.route.version)]
+    reserved = Decimal(0) if recalled is not None else _estimate_cost(by, chat, attempts, answerers)
+    openings = [Opening(request.id, request.route.version, reserved)]
     condition = unchanged(standing) if standing is not None else ALWAYS
     if not open_calls(by=by, kind=kind, openings=openings, now=now, condition=condition):
         raise OutOfDate
@@ -399,12 +400,32 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     return {"temperature": _temperature(chat, current), **limit, **told}
 
 
+def _estimate_cost(by: Actor, chat: Chat, attempts: Sequence[Attempt], answerers: Sequence[Answerer]) -> Decimal:
+    """Of the one answer that the chat gets, at most; 0 for whoever has no budget."""
+    if by.key is None or by.key.spend_a_day is None:
+        return Decimal(0)
+    return estimate_highest_cost(
+        Question(attempt.place, _size_of(chat, answerer.current), _most_tokens(chat, attempt))
+        for attempt, answerer in zip(attempts, answerers, strict=True)
+    )
+
+
+def _most_tokens(chat: Chat, attempt: Attempt) -> int | None:
+    """Of the answer; None where neither the client nor the version limits it."""
+    body = {**chat.body, **attempt.fields}
+    return max((most for name in ("max_tokens", "max_completion_tokens") if (most := body.get(name))), default=None)
+
+
+def _size_of(chat: Chat, current: CurrentAgent) -> int:
+    """Bytes of text that are sent."""
+    told = [current.version.system_prompt, *(chat.state.get(name) for name in ("messages", "tools"))]
+    return len(msgspec.json.encode(told))
+
+
 def _count_tokens(begun: Begun, ended: Ended, *, complete: bool) -> TokenCounts:
     """Counts tokens as the server said them; of an answer that did not come to its end they are estimated."""
     written, place = ended.written, ended.attempt.place
-    system = _served(begun, ended.attempt).current.version.system_prompt
-    told = [system, *(begun.chat.state.get(name) for name in ("messages", "tools"))]
-    sizes = Sizes(len(msgspec.json.encode(told)), written.size)
+    sizes = Sizes(_size_of(begun.chat, _served(begun, ended.attempt).current), written.size)
     if complete and begun.recalled is None:
         learn_ratio(place.endpoint, place.model, sizes, written.tokens_in, written.tokens_out)
     if not complete and (written.tokens_in is None or written.tokens_out is None):

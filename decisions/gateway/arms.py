@@ -68,7 +68,8 @@ def _ask_again(
     for (index, answerer), answer in zip(asked.items(), answers, strict=True):
         before = replies[index]
         if before.answered:
-            after[index] = replace(before, other=answer.probabilities)
+            wasted = before.wasted + answer.wasted + (answer.cost or 0)
+            after[index] = replace(before, other=answer.probabilities, wasted=wasted)
             continue
         failures = f"{before.failures} {answer.failures}".strip()
         request = replace(before.request, answerer=answerer, fallback=True)
@@ -76,7 +77,8 @@ def _ask_again(
             _refuse_what_no_model_answers([replace(answer, request=request)])
         last = answer.backend if answer.asked else before.backend
         found = replace(answer, request=request) if answer.answered else replace(before, backend=last)
-        after[index] = replace(found, latency_ms=waited_ms, failures=failures, unusable=before.unusable)
+        wasted = before.wasted + answer.wasted
+        after[index] = replace(found, latency_ms=waited_ms, failures=failures, unusable=before.unusable, wasted=wasted)
     return after
 
 
@@ -135,6 +137,8 @@ def _scored(request: RoutedRequest, prompt: ScoringPrompt, told: Sequence[Told])
     endpoint = next((one.endpoint for one in told if one.endpoint is not None), None)
     last = endpoint if failed is None else failed.endpoint or failed.last
     costs = [one.endpoint.price(one.score.tokens_in, one.score.tokens_out) for one in told if one.endpoint is not None]
+    known = sum((cost for cost in costs if cost is not None), Decimal(0))
+    wasted = sum((one.wasted for one in told), Decimal(0))
     return ModelReply(
         request,
         0.0,
@@ -147,7 +151,8 @@ def _scored(request: RoutedRequest, prompt: ScoringPrompt, told: Sequence[Told])
         failures=failures if missing is None else missing.error or "",
         tokens_in=_add([score.tokens_in for score in scores]),
         tokens_out=_add([score.tokens_out for score in scores]),
-        cost=None if not costs or None in costs else sum((cost for cost in costs if cost is not None), Decimal(0)),
+        cost=known if missing is None and costs and None not in costs else None,
+        wasted=wasted if missing is None else wasted + known,
     )
 
 
@@ -162,6 +167,7 @@ def _delivered(request: RoutedRequest, told: Delivered) -> ModelReply:
             asked=told.last is not None,
             failures=written.error or "",
             unusable=told.unusable,
+            wasted=told.wasted,
         )
     return ModelReply(
         request,
@@ -174,6 +180,7 @@ def _delivered(request: RoutedRequest, told: Delivered) -> ModelReply:
         tokens_in=written.tokens_in,
         tokens_out=written.tokens_out,
         cost=endpoint.price(written.tokens_in, written.tokens_out) if endpoint is not None else None,
+        wasted=told.wasted,
     )
 
 

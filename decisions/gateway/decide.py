@@ -34,12 +34,13 @@ from decisions.gateway.requests import (
     RoutedRequest,
     ScoringPrompt,
 )
+from decisions.gateway.reserving import openings_of
 from decisions.gateway.routing import Routing, find_routing
 from decisions.gateway.ways import render, way_of
 from decisions.ingest.batches import check_id
 from decisions.ingest.schemas import DecideItem
 from models_registry.calls.key_limits import refuse_over_limits
-from models_registry.calls.records import Ending, Opening, close_calls, open_calls
+from models_registry.calls.records import Ending, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable, NoChampion
 from models_registry.models import CallKind, CallState
 from workspaces.access.actors import Actor
@@ -58,8 +59,8 @@ def decide(
     """Answers in order of `items`; all are recorded, or none. `greedy`: the likeliest option of a choice is taken, with
     a propensity of 1, in place of one that is drawn as the agent's version says.
 
-    Raises UnknownAgent, AgentNotAllowed, BudgetSpent, InvalidInput with every item's faults, NoChampion,
-    BackendUnavailable, BackendRefused, IdConflict, IdNotUsable, Erased.
+    Raises UnknownAgent, AgentNotAllowed, BudgetSpent, BudgetReserved, InvalidInput with every item's faults,
+    NoChampion, BackendUnavailable, BackendRefused, IdConflict, IdNotUsable, Erased.
     An item whose `id` was decided before, or is decided by another call at this moment, gets the recorded answer: a
     retry is harmless.
     """
@@ -150,9 +151,9 @@ def refuse_too_many_prompts(requests: Sequence[RoutedRequest]) -> None:
 
 
 def ask_models(by: Actor, requests: Sequence[RoutedRequest], now: dt.datetime) -> list[ModelReply]:
-    """An answer to each, in order; its call is open until it is recorded. Raises BackendRefused, BackendUnavailable:
-    all calls are closed then."""
-    open_calls(by=by, kind=CallKind.DECIDE, openings=[Opening(one.id, one.route.version) for one in requests], now=now)
+    """An answer to each, in order; its call is open until it is recorded. Raises BudgetSpent and BudgetReserved, where
+    none is opened, and BackendRefused and BackendUnavailable: all calls are closed then."""
+    open_calls(by=by, kind=CallKind.DECIDE, openings=openings_of(by, requests), now=now)
     try:
         replies = ask_arms(requests)
     except BackendRefused as error:

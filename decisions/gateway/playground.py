@@ -1,4 +1,5 @@
-"""Asks any version about what is recorded, and records nothing: one decision, edited or not, or an episode.
+"""Asks any version about what is recorded, and records no decision: one decision, edited or not, or an episode. Of a
+key with a budget every question is a call, whose cost counts.
 
 The playground's pages and endpoints call it. The prompt is made by the decision's own version of the agent, and the
 policy by the temperature and ε with which the decision was made.
@@ -18,15 +19,18 @@ from decisions.agents.current import space_of
 from decisions.agents.prompts import PromptError, make_prompt
 from decisions.errors import Erased
 from decisions.gateway.exploration import acting_policy
+from decisions.gateway.reserving import estimate_scoring
 from decisions.models import ActionSpaceKind, Decision, Episode, Reward
 from decisions.rewards.specs import current_reward_spec
-from models_registry.backends.asking import Asked, score_versions
+from models_registry.backends.asking import Asked, Told, score_versions
 from models_registry.calls.key_limits import refuse_over_limits
+from models_registry.calls.records import Ending, Opening, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable
-from models_registry.models import ModelVersion
+from models_registry.models import CallKind, CallState, ModelVersion
 from models_registry.versions.services import refuse_reward_model
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
+from workspaces.storage.ids import uuid7
 
 MOST_STEPS = 50
 """Decisions of an episode that are asked about at once: each is a request to the model's server."""
@@ -97,8 +101,8 @@ class Rerun:
 
 
 def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Edits = UNEDITED) -> Comparison:
-    """Raises Erased, AgentNotAllowed, BudgetSpent, NotAPolicy, InvalidInput with every fault, BackendRefused,
-    BackendUnavailable."""
+    """Raises Erased, AgentNotAllowed, BudgetSpent, BudgetReserved, NotAPolicy, InvalidInput with every fault,
+    BackendRefused, BackendUnavailable."""
     if decision.is_erased:
         raise Erased.of([decision.id])
     refuse_over_limits(by=by, agent=decision.agent.slug, now=timezone.now())
@@ -112,7 +116,7 @@ def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Ed
         fault = FieldFault(error.field, str(error), "a value")
         raise InvalidInput("The version cannot be asked about this.", faults=[fault]) from error
     assert setup.max_prompt_tokens is not None  # it chooses
-    [told] = score_versions([Asked(version, prompt, options, setup.max_prompt_tokens)])
+    told = _ask_within_budget(by, Asked(version, prompt, options, setup.max_prompt_tokens))
     thought = told.score.probabilities
     if thought is None:
         failure = told.score.error or "it did not answer"
@@ -148,6 +152,31 @@ def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Ed
         agrees=options[first] == taken,
         named=told.score.picked,
     )
+
+
+def _ask_within_budget(by: Actor, asked: Asked) -> Told:
+    """Raises BudgetSpent, BudgetReserved."""
+    if by.key is None or by.key.spend_a_day is None:
+        [told] = score_versions([asked])
+        return told
+    call_id = uuid7()
+    opening = Opening(call_id, asked.version, estimate_scoring(asked.version, asked.prompt, asked.options))
+    open_calls(by=by, kind=CallKind.PLAYGROUND, openings=[opening], now=timezone.now())
+    [told] = score_versions([asked])
+    endpoint, score = told.endpoint or told.last, told.score
+    known: dict[str, Any] = {
+        "cost": told.cost,
+        "backend": endpoint.backend if endpoint is not None else None,
+        "tokens_in": score.tokens_in,
+        "tokens_out": score.tokens_out,
+        "fallback": " ".join(told.failures) if score.probabilities is not None else "",
+    }
+    if score.probabilities is None:
+        ending = Ending(call_id, CallState.FAILED, error=score.error or "It did not answer.", **known)
+    else:
+        ending = Ending(call_id, CallState.ANSWERED, served=asked.version.id, **known)
+    close_calls(by=by, endings=[ending], now=timezone.now())
+    return told
 
 
 def _find_options(decision: Decision, state: Mapping[str, Any], edits: Edits) -> tuple[str, ...]:

@@ -153,11 +153,15 @@ def record_failures(
             backend=one.backend,
             error=one.failures or one.error or "",
             unusable=one.unusable,
+            cost=one.call_cost,
         )
         for one in unanswered
     ]
     beside = "Another item of the same request had no answer."
-    endings += [Ending(one.request.id, CallState.FAILED, backend=one.backend, error=beside) for one in answered]
+    endings += [
+        Ending(one.request.id, CallState.FAILED, backend=one.backend, error=beside, cost=one.call_cost)
+        for one in answered
+    ]
     close_calls(by=by, endings=endings, now=now)
     exposures = record_exposures(by, requests, now)
     FailedRequest.objects.bulk_create(
@@ -204,7 +208,7 @@ def _ending_of(reply: ModelReply) -> Ending:
         unusable=reply.unusable,
         tokens_in=reply.tokens_in,
         tokens_out=reply.tokens_out,
-        cost=reply.cost,
+        cost=reply.call_cost,
     )
 
 

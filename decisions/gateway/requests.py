@@ -156,7 +156,8 @@ class ModelReply:
     request waited for, without the wait for `other`: the arms are compared by it. picked: the server named one option,
     and gave no probabilities. backend: whose answer it is, or where there is none, who was asked last; None for the
     instance's own model server. asked: whether any server was. failures: why others that stood before could not answer.
-    unusable: how many answers of the version assigned could not be used.
+    unusable: how many answers of the version assigned could not be used. wasted: what such answers and the other arm's
+    cost, which no decision counts as its own.
     """
 
     request: RoutedRequest
@@ -175,6 +176,14 @@ class ModelReply:
     tokens_in: int | None = None
     tokens_out: int | None = None
     cost: Decimal | None = None
+    wasted: Decimal = Decimal(0)
+
+    @property
+    def call_cost(self) -> Decimal | None:
+        """Of all that servers answered; None where that is not known, or was nothing."""
+        if self.cost is None:
+            return None if self.answered else self.wasted or None
+        return self.cost + self.wasted
 
     @property
     def answered(self) -> bool:

@@ -381,7 +381,12 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "restore_version": [Example(A_VERSION, path={"id": VERSION})],
     "models_alias_moves_list": [Example(page(A_MOVE), path={"id": MODEL})],
     "calls_list": [Example(page(A_CALL))],
-    "read_key_use": [Example({"calls": 212, "spent": "0.75000000", "unpriced": 0, "requests": 4}, path={"id": KEY})],
+    "read_key_use": [
+        Example(
+            {"calls": 212, "spent": "0.75000000", "reserved": "0.01500000", "unpriced": 0, "requests": 4},
+            path={"id": KEY},
+        )
+    ],
     "versions_list": [Example(page(A_VERSION))],
     "versions_retrieve": [Example(A_VERSION, path={"id": VERSION})],
     "promote_version": [

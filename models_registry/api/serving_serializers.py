@@ -181,5 +181,12 @@ class KeyUseSerializer(serializers.Serializer[Any]):
     spent = serializers.DecimalField(
         max_digits=20, decimal_places=8, help_text="Cost of calls since 00:00 UTC, in the unit of the backends' prices"
     )
-    unpriced = serializers.IntegerField(help_text="Answered calls whose cost is not known, which count as 0")
+    reserved = serializers.DecimalField(
+        max_digits=20,
+        decimal_places=8,
+        help_text="What open calls may cost at most; 0 without a budget",
+    )
+    unpriced = serializers.IntegerField(
+        help_text="Answered calls whose cost is not known; of a key with a budget they count at what they reserved"
+    )
     requests = serializers.IntegerField(allow_null=True, help_text="Requests in this minute; null if not known")

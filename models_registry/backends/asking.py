@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
@@ -60,12 +61,21 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Told:
     """The score, and who gave it; `failures` says of each server that was asked before, or left out, why. `last`: the
-    server that was asked last; None where none was."""
+    server that was asked last; None where none was. `wasted`: what answers cost that could not be used."""
 
     score: Score
     endpoint: Endpoint | None = None
     failures: tuple[str, ...] = ()
     last: Endpoint | None = None
+    wasted: Decimal = Decimal(0)
+
+    @property
+    def cost(self) -> Decimal | None:
+        """Of all that servers answered; None where that is not known, or was nothing."""
+        if self.endpoint is None:
+            return self.wasted or None
+        price = self.endpoint.price(self.score.tokens_in, self.score.tokens_out)
+        return None if price is None else price + self.wasted
 
 
 class UnusableAnswer(Exception):
@@ -85,8 +95,8 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What was written, the action that it is, and who wrote it; `failures` and `last` as of Told; so many failures
-    were answers that are `unusable`."""
+    """What was written, the action that it is, and who wrote it; `failures`, `last` and `wasted` as of Told; so many
+    failures were answers that are `unusable`."""
 
     written: Written
     action: Any = None
@@ -94,6 +104,7 @@ class Delivered:
     failures: tuple[str, ...] = ()
     unusable: int = 0
     last: Endpoint | None = None
+    wasted: Decimal = Decimal(0)
 
 
 Q = TypeVar("Q", bound=Asked | Ordered)
@@ -110,10 +121,15 @@ class _Open(Generic[Q, A]):
     failures: list[str] = field(default_factory=list)
     unusable: int = 0
     last: Endpoint | None = None
+    wasted: Decimal = Decimal(0)
     told: A | None = None
 
     def say(self) -> str:
         return " ".join(self.failures) or f"{self.asked.version} is deployed nowhere."
+
+    def waste(self, endpoint: Endpoint, answer: Score | Written) -> None:
+        """Notes the cost of an answer that cannot be used."""
+        self.wasted += endpoint.price(answer.tokens_in, answer.tokens_out) or 0
 
 
 Send = Callable[[Endpoint, bool, Sequence[tuple[_Open[Q, A], str]]], None]
@@ -124,7 +140,7 @@ answers and failures in them. Raises BackendUnavailable or BackendRefused where 
 def score_versions(questions: Sequence[Asked]) -> list[Told]:
     """One answer per question, in order; one that nobody could give has the reasons in its score's error."""
     todo: list[_Open[Asked, Told]] = _ask_in_turn(questions, _score)
-    return [one.told or Told(Score(None, one.say()), None, tuple(one.failures), one.last) for one in todo]
+    return [one.told or Told(Score(None, one.say()), None, tuple(one.failures), one.last, one.wasted) for one in todo]
 
 
 def write_versions(orders: Sequence[Ordered]) -> list[Delivered]:
@@ -132,7 +148,13 @@ def write_versions(orders: Sequence[Ordered]) -> list[Delivered]:
     todo: list[_Open[Ordered, Delivered]] = _ask_in_turn(orders, _write)
     return [
         one.told
-        or Delivered(Written(None, one.say()), failures=tuple(one.failures), unusable=one.unusable, last=one.last)
+        or Delivered(
+            Written(None, one.say()),
+            failures=tuple(one.failures),
+            unusable=one.unusable,
+            last=one.last,
+            wasted=one.wasted,
+        )
         for one in todo
     ]
 
@@ -199,8 +221,9 @@ def _score(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Asked, Tol
     scores = CLIENTS[endpoint.kind].score(endpoint, items, seconds=seconds)
     for (one, _), score in zip(todo, scores, strict=True):
         if score.probabilities is not None or score.refused:
-            one.told = Told(score, endpoint, tuple(one.failures))
+            one.told = Told(score, endpoint, tuple(one.failures), wasted=one.wasted)
         else:
+            one.waste(endpoint, score)
             one.failures.append(score.error or f"{endpoint.name} did not say why it failed.")
 
 
@@ -215,6 +238,7 @@ def _write(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Ordered, D
     texts = client.write(endpoint, items, seconds=endpoint.timeout_seconds)
     for (one, _), written in zip(todo, texts, strict=True):
         if written.text is None:
+            one.waste(endpoint, written)
             one.failures.append(written.error or f"{endpoint.name} did not say why it failed.")
             continue
         try:
@@ -222,8 +246,9 @@ def _write(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Ordered, D
         except UnusableAnswer as reason:
             one.failures.append(f"The answer of {endpoint.name} cannot be used: {reason}.")
             one.unusable += 1
+            one.waste(endpoint, written)
         else:
-            one.told = Delivered(written, action, endpoint, tuple(one.failures), one.unusable)
+            one.told = Delivered(written, action, endpoint, tuple(one.failures), one.unusable, wasted=one.wasted)
 
 
 def _short(endpoint: Endpoint) -> float:

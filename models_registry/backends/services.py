@@ -30,6 +30,7 @@ from models_registry.models import (
 from models_registry.versions.retirement import refuse_retired
 from models_registry.versions.services import NewVersion, drop_alias, move_alias, refuse_reward_model, register_version
 from workspaces.access.actors import Actor
+from workspaces.access.key_bounds import refuse_with_budget
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
 
@@ -40,6 +41,10 @@ MOST_PRIORITY = 1000
 REMOTE_METHOD = "remote"
 OURS = frozenset({AliasName.CHAMPION.value, AliasName.CHALLENGER.value})
 """Aliases that promotions and experiments move."""
+
+
+PRICED = frozenset({"price_in", "price_out", "url"})
+"""What a call costs depends on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class BackendSetup:
 
 
 def add_backend(*, by: Actor, setup: BackendSetup) -> Backend:
-    """Raises InvalidInput with every fault."""
+    """Raises InvalidInput with every fault, and NotAllowed for a key with a budget."""
+    refuse_with_budget(by, "adds no backend")
     faults = _find_faults(setup)
     if Backend.objects.for_workspace(by.workspace).filter(name=setup.name).exists():
         faults.append(FieldFault("name", f"{setup.name} is taken", "another name"))
@@ -75,7 +81,9 @@ def add_backend(*, by: Actor, setup: BackendSetup) -> Backend:
 @transaction.atomic
 def change_backend(*, by: Actor, backend: Backend, changes: Mapping[str, Any]) -> Backend:
     """`changes`: fields of BackendSetup; not its name and kind, by which calls and deployments know it. Raises
-    InvalidInput."""
+    InvalidInput, and NotAllowed where a key with a budget changes prices or the address."""
+    if PRICED & changes.keys():
+        refuse_with_budget(by, "changes no prices or addresses")
     locked: Backend = Backend.objects.select_for_update().get(id=backend.id)
     faults = [FieldFault(name, "cannot be changed", "a new backend") for name in ("name", "kind") if name in changes]
     before = BackendSetup(**{name: getattr(locked, name) for name in BackendSetup.__slots__})
@@ -103,7 +111,8 @@ def remove_backend(*, by: Actor, backend: Backend) -> None:
 def add_remote_version(
     *, by: Actor, model: RegisteredModel, remote_name: str, backend: Backend, description: str = ""
 ) -> ModelVersion:
-    """The next version of the model, which the backend serves under `remote_name`. Raises InvalidInput."""
+    """The next version of the model, which the backend serves under `remote_name`. Raises InvalidInput, and NotAllowed
+    for a key with a budget."""
     if not 0 < len(remote_name.strip()) <= 200 or "\x00" in remote_name:
         fault = FieldFault(
             "remote_name", "is empty or too long", "what the backend calls the model, up to 200 characters"
@@ -121,7 +130,8 @@ def deploy_version(
     *, by: Actor, version: ModelVersion, backend: Backend, remote_name: str = "", priority: int = 0
 ) -> Deployment:
     """Raises InvalidInput for a place that it has already, NotAPolicy for a reward model, VersionRetired,
-    ArtifactRemoved."""
+    ArtifactRemoved, and NotAllowed for a key with a budget: a backend's prices hold for all of its models."""
+    refuse_with_budget(by, "deploys nothing")
     refuse_reward_model(version)
     faults = _find_priority_faults(priority)
     if len(remote_name) > 200 or "\x00" in remote_name:

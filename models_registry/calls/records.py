@@ -14,32 +14,51 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+from django.db import connection
 from django.utils import timezone
 
-from models_registry.models import Call, CallState, KeySpend, ModelVersion
+from models_registry.calls.budgets import (
+    HELD,
+    OVER,
+    SETTLED,
+    holding,
+    no_room,
+    read_budget_day,
+    refuse_spent,
+    settle_unopened,
+)
+from models_registry.models import Call, CallKind, CallState, KeySpend, ModelVersion
 from workspaces.access.actors import Actor
+from workspaces.models import ApiKey
 from workspaces.storage.ids import uuid7_bound
 from workspaces.storage.prepared import prepared_cursor
 
 NEWEST = dt.timedelta(hours=1)
 """How far ahead of the server's clock the id of a decision may be."""
 # A call that is lost with the whole database was not answered either, so its commit need not wait for the disk.
-_OPEN = """
+_INSERT = """
 INSERT INTO models_registry_call AS c
-  (id, workspace_id, api_key_id, registered_model_id, kind, state, assigned_id, fallback, error, cached, opened_at)
+  (id, workspace_id, api_key_id, registered_model_id, kind, state, assigned_id, fallback, error, cached, reserved,
+   opened_at)
 SELECT asked.id, %(workspace)s::uuid, %(key)s::uuid, asked.model, %(kind)s::text, 'open', asked.version, '', '', false,
-       %(now)s::timestamptz
-  FROM json_to_recordset(%(openings)s::json) AS asked(id uuid, model uuid, version uuid),
-       (SELECT set_config('synchronous_commit', 'off', true)) AS quick
- WHERE {condition}
+       asked.reserved, %(now)s::timestamptz
+  FROM json_to_recordset(%(openings)s::json) AS asked(id uuid, model uuid, version uuid, reserved numeric),
+       (SELECT set_config('synchronous_commit', 'off', true)) AS quick, {allowed}
     ON CONFLICT (id) DO UPDATE
    SET state = 'open', assigned_id = excluded.assigned_id, served_id = NULL, backend_id = NULL, fallback = '',
-       error = '', unusable_answers = 0, tokens_in = NULL, tokens_out = NULL, cost = NULL,
+       error = '', unusable_answers = 0, tokens_in = NULL, tokens_out = NULL, cost = NULL, reserved = excluded.reserved,
        opened_at = excluded.opened_at, first_byte_at = NULL, closed_at = NULL
  WHERE c.workspace_id = excluded.workspace_id AND c.state IN ('failed', 'left', 'abandoned')
 """
+_OPEN = _INSERT.format(allowed="(SELECT 1 WHERE {condition}) AS allowed")
+_OPEN_WITHIN_BUDGET = f"""
+WITH allowed AS MATERIALIZED (SELECT ({{condition}}) AS holds), {HELD}, opened AS ({_INSERT.format(allowed="held")}
+RETURNING c.id)
+SELECT (SELECT holds FROM allowed), EXISTS (SELECT FROM held), array(SELECT id FROM opened)
+"""  # noqa: S608 - names of our own
+TRIES = 3
 LONGEST, BATCH = 500, 5_000
-# What it cost is added to its key's day, where the key has a budget (models_registry.calls.key_limits). The array makes
+# Its key's day is settled, where the key has a budget (models_registry.calls.budgets). The array makes
 # PostgreSQL take the primary key, in a plan that it keeps: of rows in JSON it expects a hundred. `closed_at` says the
 # same as the state, by which it would read the index of all open calls.
 CLOSED = f"""
@@ -55,16 +74,21 @@ UPDATE models_registry_call c
              tokens_in int, tokens_out int, cost numeric, first_byte_at timestamptz)
  WHERE c.id = ANY(ARRAY(SELECT (one ->> 'id')::uuid FROM json_array_elements(%(endings)s::json) AS one))
    AND c.id = ended.id AND c.workspace_id = %(workspace)s::uuid AND c.closed_at IS NULL
-RETURNING c.api_key_id, (c.opened_at AT TIME ZONE 'UTC')::date AS day, c.cost
-), counted AS (
-UPDATE models_registry_keyspend s SET spent = s.spent + told.cost
-  FROM (SELECT api_key_id, day, sum(cost) AS cost FROM closed WHERE cost > 0 GROUP BY 1, 2) AS told
- WHERE s.api_key_id = told.api_key_id AND s.day = told.day
-)
+RETURNING {OVER}
+), {SETTLED}
 """  # noqa: S608 - a number of our own
 """SQL: the parts of a WITH that close calls, for a statement that writes their decisions as well; its parameters are
 those of `closing`."""
 _CLOSE = f"WITH {CLOSED} SELECT count(*) FROM closed"  # noqa: S608
+# Calls that a living process closes at this moment are left to it.
+_ABANDON = f"""
+WITH closed AS (
+UPDATE models_registry_call c SET state = 'abandoned', closed_at = %(now)s
+ WHERE c.id IN (SELECT id FROM models_registry_call
+                 WHERE state = 'open' AND opened_at < %(before)s FOR UPDATE SKIP LOCKED)
+RETURNING {OVER}
+), {SETTLED} SELECT count(*) FROM closed
+"""  # noqa: S608 - names of our own
 
 
 Condition = tuple[str, Mapping[str, Any]]
@@ -74,10 +98,12 @@ ALWAYS: Condition = ("true", {})
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A question: the id that its decision will have, and the version that should answer it."""
+    """A question: the id that its decision will have, the version that should answer it, and what it may cost at most,
+    which matters for a key with a budget."""
 
     id: uuid.UUID
     assigned: ModelVersion
+    reserved: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +133,54 @@ def open_calls(
     now: dt.datetime,
     condition: Condition = ALWAYS,
 ) -> int:
-    """One statement, outside any transaction. A call that failed before is opened again; one that was answered, or is
-    being answered, stays. Returns how many it has opened: none where the `condition` does not hold."""
+    """One statement, outside any transaction, which reserves what they may cost. A call that failed before is opened
+    again; one that was answered, or is being answered, stays. Returns how many it has opened: none where the
+    `condition` does not hold. Raises BudgetSpent, BudgetReserved."""
     if not openings:
         return 0
     holds, values = condition
-    with prepared_cursor() as cursor:
-        cursor.execute(
-            _OPEN.format(condition=holds),
+    budgeted = by.key is not None and by.key.spend_a_day is not None
+    parameters = {
+        **values,
+        "workspace": by.workspace.id,
+        "key": by.key.id if by.key is not None else None,
+        "kind": kind,
+        "now": now,
+        "openings": _json(
             {
-                **values,
-                "workspace": by.workspace.id,
-                "key": by.key.id if by.key is not None else None,
-                "kind": kind,
-                "now": now,
-                "openings": _json(
-                    {"id": one.id, "model": one.assigned.registered_model_id, "version": one.assigned.id}
-                    for one in openings
-                ),
-            },
-        )
+                "id": one.id,
+                "model": one.assigned.registered_model_id,
+                "version": one.assigned.id,
+                "reserved": one.reserved if budgeted else 0,
+            }
+            for one in openings
+        ),
+    }
+    if by.key is not None and budgeted:
+        return _open_within_budget(by.key, openings, now, holds, parameters)
+    with prepared_cursor() as cursor:
+        cursor.execute(_OPEN.format(condition=holds), parameters)
         return int(cursor.rowcount)
+
+
+def _open_within_budget(
+    key: ApiKey, openings: Sequence[Opening], now: dt.datetime, holds: str, parameters: Mapping[str, Any]
+) -> int:
+    held = holding(key, [one.reserved for one in openings], now)
+    for _ in range(TRIES):
+        with prepared_cursor() as cursor:
+            cursor.execute(_OPEN_WITHIN_BUDGET.format(condition=holds), {**parameters, **held})
+            is_allowed, is_held, opened = cursor.fetchone()
+        if not is_allowed:
+            return 0
+        if is_held:
+            left_out = sum((one.reserved for one in openings if one.id not in opened), Decimal(0))
+            if left_out:  # `decide` asks them nevertheless, and whichever call is closed first has one answer's cost
+                asked = parameters["kind"] == CallKind.DECIDE
+                settle_unopened(key, left_out, now, cost=left_out if asked else Decimal(0))
+            return len(opened)
+        refuse_spent(key, now, held["before_last"])  # else this was the day's first, or calls ended at this moment
+    raise no_room(key, read_budget_day(key, now), now, held["before_last"])
 
 
 def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> int:
@@ -163,6 +216,6 @@ def delete_old_calls(before: dt.datetime) -> Iterator[int]:
 def close_abandoned(*, older_than: dt.timedelta, now: dt.datetime | None = None) -> int:
     """Marks calls that have been open for so long: the process that answered them was killed. Returns how many."""
     moment = now or timezone.now()
-    return Call.objects.filter(state=CallState.OPEN, opened_at__lt=moment - older_than).update(
-        state=CallState.ABANDONED, closed_at=moment
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(_ABANDON, {"now": moment, "before": moment - older_than})
+        return int(cursor.fetchone()[0])

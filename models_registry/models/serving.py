@@ -123,6 +123,7 @@ class CallKind(models.TextChoices):
     DECIDE = "decide", "Decision"
     CHAT = "chat", "Chat completion"
     RESPONSE = "response", "Response"
+    PLAYGROUND = "playground", "Playground"
 
 
 class CallState(models.TextChoices):
@@ -141,7 +142,8 @@ class Call(WorkspaceOwned):
     the one that did, on `backend` (null: the instance's own model server). They differ after a fallback, and `fallback`
     says why: which server failed, and how. Where nobody answered, `backend` is the one that was asked last (null: the
     instance's own model server, or none). `unusable_answers` counts those of `assigned` that did not fit
-    what was asked for. It holds nothing of what was asked or answered.
+    what was asked for. `reserved`: of its key's budget, while it is open. It holds nothing of what was asked or
+    answered.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -176,6 +178,7 @@ class Call(WorkspaceOwned):
     tokens_in = models.PositiveIntegerField(null=True, blank=True)
     tokens_out = models.PositiveIntegerField(null=True, blank=True)
     cost = models.DecimalField(max_digits=14, decimal_places=8, null=True, blank=True)
+    reserved = models.DecimalField(max_digits=14, decimal_places=8, default=0, db_default=0)
     opened_at = models.DateTimeField()
     first_byte_at = models.DateTimeField(null=True, blank=True)
     closed_at = models.DateTimeField(null=True, blank=True)
@@ -196,6 +199,7 @@ class Call(WorkspaceOwned):
                 condition=~Q(state=CallState.FAILED) | ~Q(error=""), name="call_failed_for_a_reason"
             ),
             models.CheckConstraint(condition=Q(cost__isnull=True) | Q(cost__gte=0), name="call_cost_not_negative"),
+            models.CheckConstraint(condition=Q(reserved__gte=0), name="call_reserved_not_negative"),
         ]
         indexes = [
             models.Index(fields=["workspace", "-id"], name="call_newest"),
@@ -207,21 +211,24 @@ class Call(WorkspaceOwned):
 
 
 class KeySpend(WorkspaceOwned):
-    """What the calls of a key have cost in one UTC day, so that a budget need not add them up with every request.
+    """What the calls of a key have cost in one UTC day, and what the open ones have reserved, so that a budget need not
+    add them up with every request.
 
-    Made for keys with a budget by the day's first request (`models_registry.calls.key_limits`), and counted up by
-    whatever closes a call. Calls count for the day in which they were opened.
+    Made for keys with a budget by the day's first request (`models_registry.calls.budgets`), and counted up by
+    whatever opens or closes a call. Calls count for the day in which they were opened.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     api_key = models.ForeignKey("workspaces.ApiKey", on_delete=models.CASCADE, db_index=False, related_name="spends")
     day = models.DateField()
     spent = models.DecimalField(max_digits=20, decimal_places=8)
+    reserved = models.DecimalField(max_digits=20, decimal_places=8, default=0, db_default=0)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["api_key", "day"], name="key_spend_once_a_day"),
             models.CheckConstraint(condition=Q(spent__gte=0), name="key_spend_not_negative"),
+            models.CheckConstraint(condition=Q(reserved__gte=0), name="key_spend_reserved_not_negative"),
         ]
 
     def __str__(self) -> str:

@@ -52,7 +52,7 @@ STATUSES = {
     410: "The answer to this Idempotency-Key was erased.",
     413: "The body is too long.",
     422: "The Idempotency-Key was used for another request. Send a new key.",
-    429: "Too many requests, or the key's budget is spent. Wait for Retry-After.",
+    429: "Too many requests, or the key's budget is spent or reserved. Wait for Retry-After.",
     503: "No server of the model answers, or the gateway is full. Send the same request again.",
 }
 ERRORS = (

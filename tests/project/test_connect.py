@@ -160,9 +160,11 @@ class TestLimits:
         page = reverse("pages:key-limits", args=[agent.workspace.slug, key.pk])
         text = " ".join(re.sub("<[^>]+>", " ", client.get(page).content.decode()).split())
         assert "Spent today 0.75 of 2.50" in text
-        assert "Calls today 3 1 without a known cost count as 0" in text
+        assert "Calls today 3 1 without a known cost, counted at what they reserved" in text
+        assert "Reserved by open calls 0" in text
         use = api("admin").get(f"keys/{key.pk}/use").json()
-        assert use | {"requests": 0} == {"calls": 3, "spent": "0.75000000", "unpriced": 1, "requests": 0}
+        shown = {"calls": 3, "spent": "0.75000000", "reserved": "0.00000000", "unpriced": 1, "requests": 0}
+        assert use | {"requests": 0} == shown
         assert client.post(page, {"requests_a_minute": "60"}).status_code == 302
         key.refresh_from_db()
         assert (key.spend_a_day, key.agents, key.requests_a_minute) == (None, [], 60)

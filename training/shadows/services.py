@@ -21,6 +21,7 @@ from training.evaluation.log_gate import ROWS
 from training.shadows import ANSWER
 from training.shadows.figures import find_untold, is_written
 from workspaces.access.actors import Actor
+from workspaces.access.key_bounds import refuse_with_budget
 from workspaces.access.services import record_audit
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
@@ -45,7 +46,9 @@ class ShadowPlan:
 
 def start_shadow(*, by: Actor, agent: Agent, version: ModelVersion, plan: ShadowPlan, reason: str) -> Shadow:
     """From now on the version is asked about the agent's new decisions. Raises InvalidInput with every fault,
-    ShadowRunning, NotAPolicy, VersionRetired, ArtifactRemoved."""
+    ShadowRunning, NotAPolicy, VersionRetired, ArtifactRemoved, and NotAllowed for a key with a budget: no key pays for
+    the shadow's questions."""
+    refuse_with_budget(by, "starts no shadow")
     faults = _find_faults(agent, version, plan)
     if faults:
         raise InvalidInput("The shadow cannot start.", faults=faults)

@@ -17,6 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from workspaces.access.actors import Actor
+from workspaces.access.key_bounds import refuse_wider_key, refuse_wider_limits
 from workspaces.errors import FieldFault, InvalidInput, KeyNotLive
 from workspaces.models import ApiKey, AuditEntry, Membership, Role, Scope, User, Workspace
 from workspaces.storage.prepared import prepared_cursor
@@ -82,7 +83,8 @@ def create_api_key(
     expires_at: dt.datetime | None = None,
     limits: KeyLimits = NO_LIMITS,
 ) -> NewKey:
-    """Raises InvalidInput for unknown or missing scopes, and limits out of range."""
+    """Raises InvalidInput for unknown or missing scopes, and limits out of range, and NotAllowed where a key with
+    limits would make a wider one."""
     unknown = sorted(set(scopes) - set(Scope.values))
     if unknown or not scopes:
         reason = f"unknown scopes {', '.join(unknown)}" if unknown else "no scope given"
@@ -91,6 +93,7 @@ def create_api_key(
             faults=[FieldFault("scopes", reason, f"some of {', '.join(Scope.values)}")],
         )
     columns = _columns_of(limits)
+    refuse_wider_key(by, columns)
     prefix, secret = secrets.token_hex(PREFIX_BYTES), secrets.token_urlsafe(SECRET_BYTES)
     key = ApiKey.objects.create(
         workspace=by.workspace,
@@ -114,7 +117,8 @@ def create_api_key(
 def change_key_limits(*, by: Actor, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
     """Fields of KeyLimits; what is left out stays as it is. They count from the next request on.
 
-    Raises InvalidInput, and KeyNotLive for a key that is revoked or expired.
+    Raises InvalidInput, KeyNotLive for a key that is revoked or expired, and NotAllowed where a key would change its
+    own limits or widen others.
     """
     row = ApiKey.objects.for_workspace(by.workspace).select_for_update(of=("self",)).get(id=key.id)
     if not is_live(row, timezone.now()):
@@ -124,6 +128,7 @@ def change_key_limits(*, by: Actor, key: ApiKey, changes: Mapping[str, Any]) -> 
     changed = {name: value for name, value in after.items() if value != before[name]}
     if not changed:
         return row
+    refuse_wider_limits(by, row, changed)
     for name, value in changed.items():
         setattr(row, name, value)
     row.save(update_fields=list(changed))
@@ -163,8 +168,8 @@ def _plain(value: Any) -> Any:
 def rotate_api_key(*, by: Actor, key: ApiKey, overlap: dt.timedelta) -> NewKey:
     """A new secret under the same prefix; the one before works for `overlap` more (0 to 30 days).
 
-    A second rotation within that time ends the oldest at once. Raises InvalidInput, and KeyNotLive for a key that is
-    revoked or expired.
+    A second rotation within that time ends the oldest at once. Raises InvalidInput, KeyNotLive for a key that is
+    revoked or expired, and NotAllowed where a key with limits would get a wider one.
     """
     if not dt.timedelta(0) <= overlap <= MAX_OVERLAP:
         faults = [FieldFault("overlap_seconds", f"{overlap.total_seconds():g}", "0 seconds to 30 days")]
@@ -173,6 +178,8 @@ def rotate_api_key(*, by: Actor, key: ApiKey, overlap: dt.timedelta) -> NewKey:
     row = ApiKey.objects.for_workspace(by.workspace).select_for_update(of=("self",)).get(id=key.id)
     if not is_live(row, now):
         raise KeyNotLive("A revoked or expired key cannot be rotated. Create another key.")
+    if by.key is None or by.key.id != row.id:
+        refuse_wider_key(by, {name: getattr(row, name) for name in LIMITS})
     secret = secrets.token_urlsafe(SECRET_BYTES)
     row.previous_hmac, row.previous_until = row.secret_hmac, now + overlap
     row.secret_hmac = secret_hmac(secret)

@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from workspaces.access.actors import Actor, person
+from workspaces.access.key_bounds import refuse_new_admin
 from workspaces.access.services import record_audit, secret_hmac
 from workspaces.errors import Conflict, FieldFault, InvalidInput, ReckonerError
 from workspaces.models import Invitation, Membership, Role, User, WorkspaceQuerySet
@@ -56,7 +57,8 @@ def read_role(role: str) -> str:
 def invite_person(*, by: Actor, email: str, role: str) -> NewInvitation:
     """Replaces an open invitation of the same address: its link ends.
 
-    Raises InvalidInput for an address or a role that is not usable, and Conflict where the person is a member already.
+    Raises InvalidInput for an address or a role that is not usable, Conflict where the person is a member already, and
+    NotAllowed where a key with limits invites an admin.
     """
     email = User.objects.normalize_email(email.strip()).lower()
     try:
@@ -66,7 +68,8 @@ def invite_person(*, by: Actor, email: str, role: str) -> NewInvitation:
             "The e-mail address is invalid.",
             faults=[FieldFault("email", "is not an e-mail address", "for example ann@example.org")],
         ) from error
-    read_role(role)
+    if read_role(role) == Role.ADMIN:
+        refuse_new_admin(by)
     _lock(by)
     if Membership.objects.active().filter(workspace=by.workspace, user__email=email).exists():
         raise Conflict(f"{email} is a member already.", faults=[FieldFault("email", "is a member already")])

@@ -20,6 +20,7 @@ from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
 from workspaces.access.actors import Actor, system
+from workspaces.access.key_bounds import refuse_new_admin
 from workspaces.access.services import record_audit
 from workspaces.errors import Conflict, FieldFault, InvalidInput, NotAllowed, ReckonerError
 from workspaces.models import Membership, Role, User, Workspace
@@ -63,11 +64,14 @@ class PasswordLink:
 
 @transaction.atomic
 def change_role(*, by: Actor, membership: Membership, role: str) -> Membership:
-    """Raises InvalidInput for an unknown role, LastAdmin when no other admin would be left."""
+    """Raises InvalidInput for an unknown role, LastAdmin when no other admin would be left, NotAllowed where a key with
+    limits makes an admin."""
     read_role(role)
     row = _locked(by.workspace, membership)
     if row.role == role:
         return row
+    if role == Role.ADMIN:
+        refuse_new_admin(by)
     if row.role == Role.ADMIN:
         _keep_an_admin(row)
     before, row.role = row.role, role
@@ -91,9 +95,11 @@ def deactivate_member(*, by: Actor, membership: Membership) -> Membership:
 
 @transaction.atomic
 def reactivate_member(*, by: Actor, membership: Membership) -> Membership:
-    """With the role from before."""
+    """With the role from before. Raises NotAllowed where a key with limits gives an admin back."""
     row = _locked(by.workspace, membership)
     if row.deactivated_at is not None:
+        if row.role == Role.ADMIN:
+            refuse_new_admin(by)
         row.deactivated_at = None
         row.save(update_fields=["deactivated_at"])
         details = {"email": row.user.email, "role": row.role}

@@ -1,0 +1,163 @@
+"""Budgets hold in chats: however many are asked at once, and whoever leaves or is killed before the answer ends."""
+
+import asyncio
+import datetime as dt
+import http.client
+import json
+import time
+from collections import Counter
+from decimal import Decimal
+
+import aiohttp
+import httpx
+import pytest
+from django.db.models import Sum
+from django.utils import timezone
+
+from decisions.models import Decision
+from models_registry.calls.records import close_abandoned
+from models_registry.models import Call, KeySpend
+from tests.project.gateway.conftest import Gateway
+from tests.project.gateway.test_chats import chat, wait_until
+from workspaces.access.services import KeyLimits, create_api_key
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway"), pytest.mark.slow]
+AT_ONCE = 512
+STREAMS = 6
+
+
+@pytest.fixture
+def key(by):
+    """Of a budget that is not reached."""
+    return make_key(by, Decimal(1))
+
+
+def make_key(by, budget):
+    limits = KeyLimits(spend_a_day=budget)
+    return create_api_key(by=by, name="chats", scopes=["route:read"], limits=limits).token
+
+
+def day():
+    return KeySpend.objects.values_list("spent", "reserved").get()
+
+
+@pytest.fixture
+def two_gateways(transactional_db, tmp_path):
+    """Two processes, each of which takes all that is asked."""
+    made = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        made.append(Gateway(tmp_path / name))
+        made[-1].environment |= {"RECKONER_GATEWAY_CHATS": "1024", "RECKONER_KEY_REQUESTS_A_MINUTE": "100000"}
+    try:
+        for gateway in made:
+            gateway.ensure()
+        yield made
+    finally:
+        codes = [gateway.stop() for gateway in made]
+    assert codes == [0, 0]
+
+
+async def ask_at_once(gateways, key, count, release):
+    """The statuses. `release` is called once all but those that a server holds are answered."""
+    timeout = aiohttp.ClientTimeout(total=90)
+    headers = {"Authorization": f"Bearer {key}"}
+    async with aiohttp.ClientSession(
+        headers=headers, timeout=timeout, connector=aiohttp.TCPConnector(limit=0)
+    ) as session:
+
+        async def ask(number):
+            url = f"{gateways[number % len(gateways)].url}/v1/chat/completions"
+            async with session.post(url, json=chat()) as answer:
+                body = await answer.json()
+                return answer.status, (body.get("error") or {}).get("code")
+
+        asked = [asyncio.ensure_future(ask(number)) for number in range(count)]
+        while sum(one.done() for one in asked) < count - 20:
+            await asyncio.sleep(0.02)
+        release()
+        return Counter(await asyncio.gather(*asked))
+
+
+def test_of_512_calls_at_once_at_two_gateways_those_are_asked_that_the_budget_covers(two_gateways, by, helper):
+    server = helper[2]
+    probe = make_key(by, Decimal(1))
+    answer = httpx.post(
+        f"{two_gateways[0].url}/v1/chat/completions", json=chat(), headers={"Authorization": f"Bearer {probe}"},
+        trust_env=False, timeout=30,
+    )  # fmt: skip
+    assert answer.status_code == 200
+    first = Call.objects.get()
+    assert first.reserved > first.cost > 0
+    Call.objects.all().delete()
+    KeySpend.objects.all().delete()
+    server.asked.clear()
+    budget = (10 * first.reserved).quantize(Decimal("0.000001"))
+    key = make_key(by, budget)
+    server.held.clear()
+    statuses = asyncio.run(ask_at_once(two_gateways, key, AT_ONCE, server.held.set))
+    answered = statuses[200, None]
+    assert len(server.asked) == answered
+    assert statuses == {(200, None): answered, (429, "rate_limit_exceeded"): AT_ONCE - answered}
+    held = list(Call.objects.values_list("reserved", flat=True))
+    assert 10 <= answered <= 20  # a server whose answer was counted is known better, and less is reserved of it
+    assert budget <= sum(held) < budget + max(held)
+    assert day() == (Call.objects.aggregate(cost=Sum("cost"))["cost"], 0) and day()[0] < budget
+    assert Call.objects.count() == Decision.objects.count() - 1 == answered
+
+
+def test_of_512_calls_at_once_no_more_is_spent_than_the_budget_and_one_reservation(two_gateways, by, helper):
+    budget = Decimal("0.0005")  # ten answers, whose reservations are twenty times as high
+    key = make_key(by, budget)
+    statuses = asyncio.run(ask_at_once(two_gateways, key, AT_ONCE, lambda: None))
+    assert sum(statuses.values()) == AT_ONCE and statuses[200, None] >= 1
+    assert {status for status, _ in statuses} <= {200, 429}
+    spent, reserved = day()
+    assert reserved == 0 and 0 < spent <= budget + max(Call.objects.values_list("reserved", flat=True))
+
+
+def test_streams_that_are_left_before_their_usage_pay(ask, helper):
+    server = helper[2]
+    server.after = lambda number: time.sleep(0.05) if number >= 3 else None
+    server.pick = "one two three " + "more " * 100
+    for number in range(STREAMS):
+        with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
+            next(line for line in answer.iter_lines() if "three" in line)
+        wait_until(lambda ends=number + 1: Call.objects.filter(state="left").count() == ends)
+    costs = list(Call.objects.values_list("cost", flat=True))
+    assert len(costs) == STREAMS and all(cost > 0 for cost in costs)
+    assert day() == (sum(costs), 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_leaves_before_a_word_pays_what_was_reserved(gateway, key, helper, stream):
+    helper[2].held.clear()
+    line = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    line.request("POST", "/v1/chat/completions", json.dumps(chat(stream=stream)), {"Authorization": f"Bearer {key}"})
+    wait_until(lambda: helper[2].asked)
+    call = Call.objects.get()
+    assert day() == (0, call.reserved) and call.reserved > 0
+    line.close()
+    wait_until(lambda: Call.objects.filter(state="left").exists())
+    assert day() == (call.reserved, 0)
+
+
+def test_a_limit_of_the_client_s_is_what_it_reserves(ask, helper):
+    for most in (5, 5, 50):
+        assert ask.post("/chat/completions", json=chat(max_tokens=most)).status_code == 200
+    _, few, many = Call.objects.order_by("id").values_list("reserved", flat=True)
+    assert many - few == Decimal(45 * 10) / 10**6
+
+
+def test_a_killed_gateway_s_reservation_is_settled_by_the_sweep(gateway, ask, helper):
+    helper[2].after = lambda number: helper[2].left.wait(0.05)
+    helper[2].pick = "word " * 200
+    with pytest.raises(httpx.TransportError), ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
+        for number, _ in enumerate(answer.iter_lines()):
+            if number == 2:
+                gateway.kill()
+    call = Call.objects.get()
+    assert (call.state, day()) == ("open", (0, call.reserved)) and call.reserved > 0
+    soon = timezone.now() + dt.timedelta(hours=1)
+    assert close_abandoned(older_than=dt.timedelta(seconds=900), now=soon) == 1
+    assert day() == (call.reserved, 0)
