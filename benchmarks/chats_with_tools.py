@@ -52,7 +52,9 @@ WISHES = {
 PARAMETERS = {"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]}
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in WISHES]
 SYSTEM = "You serve the customers of a shop. Call the tool that fits."
-LIMITS = {"max_prompt_tokens": 128, "max_completion_tokens": 24, "samples": 0, "checkpoint_every_seconds": 300}
+LIMITS = {"max_prompt_tokens": 128, "samples": 0, "checkpoint_every_seconds": 300}
+LARGE_TOKENS, TINY_TOKENS = 24, 48
+"""Of a call at most: a tiny model spells its words."""
 
 
 class Chat(NamedTuple):
@@ -201,7 +203,8 @@ def make_tiny(folder: Path, rows: bytes, heldout: bytes) -> dict[str, str]:
     tiny = {"tiny": {"vocabulary": 500, "hidden": 64, "max_positions": 1024}}
     once = {"learning_rate": 1e-5, "epochs": 1, "batch_size": 16}
     few, first = (b"".join(part.splitlines(keepends=True)[:count]) for part, count in ((rows, 16), (heldout, 1)))
-    return {"path": str(train(folder, "pretrain", tiny, few, first, optimiser=once) / "model")}
+    more = {"optimiser": once, "max_completion_tokens": TINY_TOKENS}
+    return {"path": str(train(folder, "pretrain", tiny, few, first, **more) / "model")}
 
 
 def main() -> int:
@@ -225,7 +228,8 @@ def main() -> int:
         "epochs": options.epochs or (2 if large else 12),
         "batch_size": 4 if large else 8,  # in little memory
     }
-    more = {"optimiser": optimiser, "threads": options.threads}
+    tokens = LARGE_TOKENS if large else TINY_TOKENS
+    more = {"optimiser": optimiser, "threads": options.threads, "max_completion_tokens": tokens}
     more |= {"lora": {"r": 16}} if options.lora else {"freeze_embeddings": large}
     report = Report("chats with tools")
     with tempfile.TemporaryDirectory(prefix="chats-") as folder:
