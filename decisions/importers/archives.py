@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from decisions.importers.opening import ending_of
 from decisions.importers.reading import UnusableFile, find_files
 from decisions.importers.records import Place, Refusal
+from workspaces.storage.full_disk import disk_full_raised
 
 ZIP = ".zip"
 MOST_FILES, LARGEST = 20_000, 512 << 20
@@ -61,11 +62,11 @@ class Unpacked:
 
 @contextmanager
 def unpack(path: Path, endings: Sequence[str]) -> Iterator[Unpacked]:
-    """Anything but a zip stays where it is. Raises UnusableFile."""
+    """Anything but a zip stays where it is. Raises UnusableFile, DiskFull."""
     if path.suffix.lower() != ZIP or not path.is_file():
         yield Unpacked(path, str(path))
         return
-    with tempfile.TemporaryDirectory(prefix="reckoner-unpacked-") as folder:
+    with disk_full_raised(), tempfile.TemporaryDirectory(prefix="reckoner-unpacked-") as folder:
         root = Path(folder) / "files"
         root.mkdir()
         try:
@@ -88,8 +89,9 @@ def _unpack(path: Path, root: Path, endings: Sequence[str]) -> list[Refusal]:
             target = root.joinpath(*_parts(member.filename))
             place = Place(f"{path}/{member.filename}", 1)
             try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                left -= _write(archive, member, target, left)
+                with disk_full_raised():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    left -= _write(archive, member, target, left)
             except (FileExistsError, NotADirectoryError):
                 refusals.append(Refusal(place, "", "has the name of another file in the zip"))
             except BROKEN as error:
