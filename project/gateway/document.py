@@ -19,6 +19,7 @@ from decisions.chats.requests import ChatBody
 from decisions.chats.responses import ResponseBody
 from decisions.errors import Erased, UnknownAgent
 from workspaces.errors import (
+    DiskFull,
     FieldFault,
     InFlight,
     InvalidInput,
@@ -66,6 +67,7 @@ ERRORS = (
     KeyReused(OTHER_REQUEST),
     TooManyRequests("This key may send 60 requests per minute. Wait for the time in Retry-After.", wait=17, limit=60),
     Unavailable("The database does not answer. Send the same request again."),
+    DiskFull("The database's disk is full. Nothing was kept. Send the same again once there is space."),
 )
 """An error of each status, as examples."""
 EXAMPLES = {status: body for status, body, _ in map(as_openai, ERRORS)}
