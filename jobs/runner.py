@@ -17,6 +17,7 @@ from jobs.hints import send_hint
 from jobs.models import Job, JobState
 from jobs.registry import list_kinds
 from jobs.services import notify_end
+from workspaces.storage.full_disk import find_full_disk
 
 logger = structlog.get_logger(__name__)
 
@@ -68,6 +69,8 @@ def run_job(job_id: uuid.UUID) -> JobState | None:
             return _end(context, JobState.DEAD, str(error))
         except Exception as error:
             logger.warning("job_attempt_failed", error=repr(error), exc_info=True)
+            if (full := find_full_disk(error)) is not None:
+                return _wait_for_space(context, job.max_attempts, full.message)
             reason = "".join(traceback.format_exception_only(error)).strip()
             if job.attempts >= job.max_attempts:
                 return _end(context, JobState.DEAD, reason)
@@ -91,6 +94,13 @@ def _retry(context: JobContext, reason: str) -> JobState | None:
     """Back to the queue, later each time: what is away for some minutes must not use up all attempts."""
     wait = settings.JOB_RETRY_SECONDS * settings.JOB_RETRY_FACTOR ** (context.attempt - 1)
     return _requeue(context, wait, {"error": reason})
+
+
+def _wait_for_space(context: JobContext, max_attempts: int, reason: str) -> JobState | None:
+    """Back to the queue after the longer wait, with an attempt left: nothing but space makes the next one succeed, and
+    whoever makes it need not know which jobs to start again."""
+    wait = settings.JOB_RETRY_SECONDS * settings.JOB_RETRY_FACTOR
+    return _requeue(context, wait, {"error": reason, "attempts": min(context.attempt, max_attempts - 1)})
 
 
 def _defer(context: JobContext, later: Defer) -> JobState | None:

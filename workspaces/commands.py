@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand
 from django.db import DataError, InterfaceError, OperationalError, ProgrammingError
 
 from workspaces.errors import ReckonerError
+from workspaces.storage.full_disk import find_full_disk
 
 if TYPE_CHECKING:
     from workspaces.models import Workspace
@@ -78,6 +79,9 @@ def find_ending(error: BaseException) -> tuple[int, str] | None:
     if isinstance(error, ReckonerError):
         faults = [f"{fault.field}: {fault.says}" for fault in error.faults]
         return EXIT_BAD_INPUT, "\n".join([error.message, *faults])
+    if (full := find_full_disk(error)) is not None:
+        place = f"{error.filename}: " if isinstance(error, OSError) and error.filename is not None else ""
+        return EXIT_BAD_INPUT, f"{place}{full.message}"
     if isinstance(error, (OperationalError, InterfaceError)):
         return EXIT_NO_DATABASE, f"The database does not answer: {_first_line(error)}"
     if isinstance(error, ProgrammingError):

@@ -100,3 +100,10 @@ class Unavailable(ReckonerError):
 
     status = 503
     code = "unavailable"
+
+
+class DiskFull(ReckonerError):
+    """The server's disk, or the database's, has no space. The same request may be sent again later."""
+
+    status = 507
+    code = "disk_full"

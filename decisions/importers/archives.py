@@ -6,6 +6,7 @@ unpacked, since an archive may lie about them. A member that cannot be read is a
 
 from __future__ import annotations
 
+import io
 import lzma
 import re
 import tempfile
@@ -19,10 +20,13 @@ from pathlib import Path, PurePosixPath
 from decisions.importers.opening import ending_of
 from decisions.importers.reading import UnusableFile, find_files
 from decisions.importers.records import Place, Refusal
+from workspaces.storage.full_disk import disk_full_raised
 
 ZIP = ".zip"
 MOST_FILES, LARGEST = 20_000, 512 << 20
 """Files of an archive, and bytes of all of them together."""
+MOST_TABLE = 8 << 20
+"""Bytes of an archive's table of members: for as many files with names of 300 bytes and more."""
 CHUNK = 1 << 18
 LONGEST_PART = 200
 """Bytes of the name of a file or folder; file systems take 255."""
@@ -61,11 +65,11 @@ class Unpacked:
 
 @contextmanager
 def unpack(path: Path, endings: Sequence[str]) -> Iterator[Unpacked]:
-    """Anything but a zip stays where it is. Raises UnusableFile."""
+    """Anything but a zip stays where it is. Raises UnusableFile, DiskFull."""
     if path.suffix.lower() != ZIP or not path.is_file():
         yield Unpacked(path, str(path))
         return
-    with tempfile.TemporaryDirectory(prefix="reckoner-unpacked-") as folder:
+    with disk_full_raised(), tempfile.TemporaryDirectory(prefix="reckoner-unpacked-") as folder:
         root = Path(folder) / "files"
         root.mkdir()
         try:
@@ -75,10 +79,20 @@ def unpack(path: Path, endings: Sequence[str]) -> Iterator[Unpacked]:
         yield Unpacked(root, str(path), tuple(refusals))
 
 
+class _BoundedReads(io.BufferedReader):
+    """A file whose table of members is read only up to MOST_TABLE: zipfile reads all of it at once, and one of 28 MB
+    with 600,000 empty files would hold the web process for seconds, and 250 MB."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size > MOST_TABLE:
+            raise zipfile.BadZipFile(f"its table of files has {size:,} bytes; at most {MOST_TABLE:,} are read")
+        return super().read(size)
+
+
 def _unpack(path: Path, root: Path, endings: Sequence[str]) -> list[Refusal]:
     refusals: list[Refusal] = []
     left = LARGEST
-    with zipfile.ZipFile(path) as archive:
+    with _BoundedReads(path.open("rb", buffering=0)) as file, zipfile.ZipFile(file) as archive:
         members = [one for one in archive.infolist() if not one.is_dir() and ending_of(Path(one.filename)) in endings]
         if len(members) > MOST_FILES:
             raise UnusableFile(f"{path}: holds {len(members):,} files; at most {MOST_FILES:,} are read")
@@ -88,8 +102,9 @@ def _unpack(path: Path, root: Path, endings: Sequence[str]) -> list[Refusal]:
             target = root.joinpath(*_parts(member.filename))
             place = Place(f"{path}/{member.filename}", 1)
             try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                left -= _write(archive, member, target, left)
+                with disk_full_raised():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    left -= _write(archive, member, target, left)
             except (FileExistsError, NotADirectoryError):
                 refusals.append(Refusal(place, "", "has the name of another file in the zip"))
             except BROKEN as error:

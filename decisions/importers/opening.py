@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from workspaces.storage.full_disk import disk_full_raised
+
 GZ = ".gz"
 LARGEST = 512 << 20
 """Bytes of an unpacked file."""
@@ -42,13 +44,13 @@ def ending_of(path: Path) -> str:
 @contextmanager
 def open_utf8(path: Path) -> Iterator[BinaryIO]:
     """The file's bytes in UTF-8 without a mark, from their beginning; what has to be converted lies in a temporary
-    file. Raises OSError."""
+    file. Raises OSError, DiskFull."""
     with path.open("rb") as raw:
         if path.suffix.lower() != GZ:
             with _as_utf8(raw) as file:
                 yield file
             return
-        with tempfile.TemporaryFile() as unpacked:
+        with disk_full_raised(), tempfile.TemporaryFile() as unpacked:
             try:
                 with gzip.GzipFile(fileobj=raw) as packed:
                     _copy(cast(BinaryIO, packed), unpacked)
@@ -90,7 +92,7 @@ def _as_utf8(file: BinaryIO) -> Iterator[BinaryIO]:
         yield file
         return
     decoder = codecs.getincrementaldecoder(encoding)()
-    with tempfile.TemporaryFile() as converted:
+    with disk_full_raised(), tempfile.TemporaryFile() as converted:
         try:
             while chunk := file.read(CHUNK):
                 converted.write(decoder.decode(chunk).encode())

@@ -263,7 +263,7 @@ A_BACKEND = {
     "url": "https://api.openai.com/v1",
     "key_variable": "OPENAI_API_KEY",
     "capabilities": ["json_schema"],
-    "connect_seconds": 1.0,
+    "connect_seconds": 5.0,
     "timeout_seconds": 20.0,
     "retries": 1,
     "price_in": "0.150000",

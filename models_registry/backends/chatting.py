@@ -21,7 +21,7 @@ from django.conf import settings
 from models_registry.backends.answers import ChunkReader, MalformedAnswer, decode, read_completion
 from models_registry.backends.asking import breaker_of
 from models_registry.backends.endpoint import Endpoint
-from models_registry.backends.openai import said_in, unavailable_by
+from models_registry.backends.openai import PAUSE_SECONDS, said_in, unavailable_by
 from models_registry.backends.outbound import MOST_BYTES, MOST_LINE, async_session, async_timeout, headers_of, too_long
 from models_registry.backends.parameters import adapt, learn
 from models_registry.backends.places import Place
@@ -33,6 +33,8 @@ LIVING_SECONDS = 0.5
 """How long a silent server may take to show that it lives."""
 REFUSALS = frozenset({400, 413, 422})
 """What was asked is wrong, and another server would say so too."""
+NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+"""What is raised before a byte was sent."""
 DONE = b"[DONE]"
 
 
@@ -150,13 +152,7 @@ class ChatClients:
         while True:
             sent = adapt(endpoint, model, {**body, **attempt.fields, "model": model})
             try:
-                response = await self.of(endpoint).post(
-                    endpoint.url + path,
-                    data=msgspec.json.encode(sent),
-                    headers=headers_of(endpoint) | {"Content-Type": "application/json"},
-                    timeout=async_timeout(endpoint, endpoint.timeout_seconds),
-                    allow_redirects=False,
-                )
+                response = await self._post(endpoint, path, sent)
             except (aiohttp.ClientError, OSError) as error:
                 raise _unavailable(endpoint, error) from error
             if 200 <= response.status < 300:
@@ -165,6 +161,25 @@ class ChatClients:
                 refusal = _refusal(endpoint, response, await _json_of(endpoint, response))
             if not (isinstance(refusal, ChatRefused) and learn(endpoint, model, sent, refusal.message, refusal.param)):
                 raise refusal
+
+    async def _post(self, endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
+        """A connection that was not made is tried again, `endpoint.retries` times: nothing was asked yet. Raises
+        aiohttp.ClientError, OSError, BackendUnavailable."""
+        tries = endpoint.retries
+        while True:
+            try:
+                return await self.of(endpoint).post(
+                    endpoint.url + path,
+                    data=msgspec.json.encode(body),
+                    headers=headers_of(endpoint) | {"Content-Type": "application/json"},
+                    timeout=async_timeout(endpoint, endpoint.timeout_seconds),
+                    allow_redirects=False,
+                )
+            except NOT_CONNECTED:
+                if tries == 0:
+                    raise
+            tries -= 1
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def _first_that_answers(

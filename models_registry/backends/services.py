@@ -56,7 +56,7 @@ class BackendSetup:
     kind: str = BackendKind.OPENAI.value
     key_variable: str = ""
     capabilities: tuple[str, ...] = ()
-    connect_seconds: float = 1.0
+    connect_seconds: float = 5.0
     timeout_seconds: float = 20.0
     retries: int = 1
     price_in: Decimal = Decimal(0)

@@ -41,7 +41,8 @@ class BackendState(models.TextChoices):
 class Backend(WorkspaceOwned):
     """A server of models. The instance's own model server serves every stored version without a row here.
 
-    `key_variable` names the environment variable that holds its key: a secret is never a row. `timeout_seconds` is for
+    `key_variable` names the environment variable that holds its key: a secret is never a row. `connect_seconds` is more
+    than a second, after which a kernel knocks again where a server's queue was full. `timeout_seconds` is for
     a whole answer, of a stream for the wait between two parts. Prices are for a million tokens. `artifacts_path` is
     where the server sees the store of artifacts, from which it loads adapters; empty: where this instance has it.
     `state` is the prober's.
@@ -53,7 +54,7 @@ class Backend(WorkspaceOwned):
     url = models.CharField(max_length=500, help_text="Up to and with /v1, where the server has it")
     key_variable = models.CharField(max_length=100, blank=True)
     capabilities = ArrayField(models.CharField(max_length=16, choices=Capability.choices), default=list, blank=True)
-    connect_seconds = models.FloatField(default=1.0)
+    connect_seconds = models.FloatField(default=5.0)
     timeout_seconds = models.FloatField(default=20.0)
     retries = models.PositiveSmallIntegerField(default=1)
     price_in = models.DecimalField(max_digits=12, decimal_places=6, default=0)

@@ -29,6 +29,8 @@ from project.embedded.layout import Layout, write_private
 from project.embedded.postgres import Postgres, find_binaries
 from workspaces.errors import InvalidInput
 
+LONGEST_ABOUT, LONGEST_SECRET = 1 << 16, 1 << 16
+"""Bytes."""
 TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
 DIGESTS = "SELECT digest FROM models_registry_artifact WHERE removed_at IS NULL ORDER BY digest"
 
@@ -77,6 +79,8 @@ def _open(file: Path) -> Iterator[tuple[tarfile.TarFile, About]]:
             content = tar.extractfile(first) if first is not None and first.name == ABOUT else None
             if content is None:
                 raise InvalidInput(f"{file} is no backup of Reckoner: it does not begin with {ABOUT}.")
+            if first is None or first.issparse() or first.size > LONGEST_ABOUT:
+                raise InvalidInput(f"{file} is no backup of Reckoner: its {ABOUT} is too long.")
             yield tar, read_about(content.read())
     except tarfile.TarError as error:
         raise InvalidInput(f"{file} is no whole backup of Reckoner: {error}.") from error
@@ -110,6 +114,8 @@ def _extract(tar: tarfile.TarFile, layout: Layout, dump: Path) -> dict[str, str]
         places[ARTIFACTS] = store.root / "sha256"
     secrets: dict[str, str] = {}
     for member in tar:
+        if member.issparse():  # holes: a few bytes of the file would become as many as its header names
+            raise InvalidInput(f"{member.name[:200]!r} is a sparse file, and no backup of Reckoner holds one.")
         content = tar.extractfile(member) if member.isreg() else None
         if content is None:
             continue
@@ -118,13 +124,20 @@ def _extract(tar: tarfile.TarFile, layout: Layout, dump: Path) -> dict[str, str]
             continue
         prefix = next((name for name in (*places, SECRETS) if member.name.startswith(f"{name}/")), None)
         within = PurePosixPath(member.name[len(prefix) + 1 :]) if prefix else None
-        if prefix is None or within is None or within.is_absolute() or ".." in within.parts:
+        if prefix is None or within is None or not _is_inside(within):
             continue
         if prefix == SECRETS and len(within.parts) == 1:
+            if member.size > LONGEST_SECRET:
+                raise InvalidInput(f"{member.name[:200]!r} is too long for a secret.")
             secrets[str(within)] = content.read().decode("ascii")
         elif prefix in places:
             _write(places[prefix] / within, content)
     return secrets
+
+
+def _is_inside(within: PurePosixPath) -> bool:
+    """Whether it names a file below its folder."""
+    return bool(within.parts) and not within.is_absolute() and ".." not in within.parts and "\0" not in str(within)
 
 
 def _write(path: Path, content: IO[bytes]) -> None:

@@ -53,6 +53,7 @@ from workspaces.http.claims import close_claim, read_key
 from workspaces.http.idempotency import REPLAYED
 from workspaces.http.throttling import count_request, find_allowance
 from workspaces.models import ApiKey, Scope
+from workspaces.storage.full_disk import find_full_disk
 from workspaces.storage.ids import uuid7
 
 T = TypeVar("T")
@@ -353,6 +354,9 @@ async def _told(handler: Handler, request: web.Request) -> web.StreamResponse:
         body = body_of(str(error), kind="authentication_error", code="invalid_api_key")
         return _json(body, 401, {"www-authenticate": 'Bearer realm="api"'})
     except (DatabaseError, InterfaceError) as error:
+        if (full := find_full_disk(error)) is not None:
+            status, body, headers = as_openai(full)
+            return _json(body, status, headers)
         log.error("database_unavailable", error=str(error).partition("\n")[0])
         return _json(as_openai(Unavailable("The database does not answer. Send the same request again."))[1], 503)
     except Gone:

@@ -19,6 +19,7 @@ from decisions.chats.requests import ChatBody
 from decisions.chats.responses import ResponseBody
 from decisions.errors import Erased, UnknownAgent
 from workspaces.errors import (
+    DiskFull,
     FieldFault,
     InFlight,
     InvalidInput,
@@ -54,6 +55,7 @@ STATUSES = {
     422: "The Idempotency-Key was used for another request. Send a new key.",
     429: "Too many requests, or the key's budget is spent or reserved. Wait for Retry-After.",
     503: "No server of the model answers, or the gateway is full. Send the same request again.",
+    507: "The disk of the database is full. Send the same request again once there is space.",
 }
 ERRORS = (
     InvalidInput("The chat is invalid.", faults=[FieldFault("messages", "is missing", "a list of messages")]),
@@ -65,6 +67,7 @@ ERRORS = (
     KeyReused(OTHER_REQUEST),
     TooManyRequests("This key may send 60 requests per minute. Wait for the time in Retry-After.", wait=17, limit=60),
     Unavailable("The database does not answer. Send the same request again."),
+    DiskFull("The database's disk is full. Nothing was kept. Send the same again once there is space."),
 )
 """An error of each status, as examples."""
 EXAMPLES = {status: body for status, body, _ in map(as_openai, ERRORS)}
@@ -181,12 +184,14 @@ def build_document() -> dict[str, Any]:
                         "required": ["object", "data"],
                         "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _ref("Model")}},
                     },
-                    refusals=(401, 403, 429, 503),
+                    refusals=(401, 403, 429, 503, 507),
                 )
             },
             "/v1/models/{model}": {
                 "get": {
-                    **_operation("read_model", "Reads one of them.", _ref("Model"), refusals=(401, 403, 404, 429, 503)),
+                    **_operation(
+                        "read_model", "Reads one of them.", _ref("Model"), refusals=(401, 403, 404, 429, 503, 507)
+                    ),
                     "parameters": [
                         {"name": "model", "in": "path", "required": True, "schema": TEXT, "example": "helper"}
                     ],
@@ -231,7 +236,7 @@ def _chat(name: str, body: str, answer: str, example: Mapping[str, Any]) -> dict
         name,
         "Answers by the agent's champion, or the arm of an experiment, and records the decision.",
         _ref(answer),
-        refusals=(400, 401, 403, 404, 409, 410, 413, 422, 429, 503),
+        refusals=(400, 401, 403, 404, 409, 410, 413, 422, 429, 503, 507),
     )
     operation["parameters"] = [
         {

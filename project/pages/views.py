@@ -18,6 +18,7 @@ from workspaces.errors import InvalidInput, NotAllowed, NotFound, ReckonerError,
 from workspaces.http.api_errors import json_error
 from workspaces.pages.guard import PageRequest, enter_workspace, workspace_page
 from workspaces.pages.polled import Followed, polled_part
+from workspaces.storage.full_disk import find_full_disk
 
 WORKSPACE_PATH = re.compile(r"^/w/(?P<slug>[-\w]+)/")
 REHEARSE = ".venv/bin/python manage.py rehearse FILE --text-field TEXT --label-field LABEL"
@@ -63,6 +64,8 @@ class Fault(ReckonerError):
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django calls it while the exception is handled. No context processors: the database may be what failed."""
+    if (full := find_full_disk(sys.exception())) is not None:
+        return _without_database(request, full)
     if isinstance(sys.exception(), OperationalError | InterfaceError):
         return database_away(request)
     return _without_database(request, Fault("Something went wrong on the server. The error has been logged."))

@@ -50,10 +50,14 @@ def keep_file(path: Path, about: Mapping[str, Any]) -> uuid.UUID:
     """Puts a checked file where its job finds it, with what was said of it; returns the name of the two."""
     upload = uuid7()
     folder = _folder(upload)
-    folder.mkdir(parents=True)
-    (folder / ABOUT).write_bytes(msgspec.json.encode({**about, "file": path.name}))
-    (folder / "file").mkdir()
-    shutil.move(path, folder / "file" / path.name)
+    try:
+        folder.mkdir(parents=True)
+        (folder / ABOUT).write_bytes(msgspec.json.encode({**about, "file": path.name}))
+        (folder / "file").mkdir()
+        shutil.move(path, folder / "file" / path.name)
+    except OSError:  # such as a full disk
+        drop_kept(upload)
+        raise
     return upload
 
 

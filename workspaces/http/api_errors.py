@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from workspaces.errors import FieldFault, NotAllowed, NotFound, ReckonerError, Unavailable
+from workspaces.storage.full_disk import find_full_disk
 
 logger = structlog.get_logger(__name__)
 
@@ -62,6 +63,9 @@ def envelope_handler(error: Exception, context: Mapping[str, Any]) -> Response |
         error = NotFound("Not found.")
     elif isinstance(error, PermissionDenied):
         error = NotAllowed("You are not allowed to do this.")
+    elif (full := find_full_disk(error)) is not None:
+        logger.error("disk_full", error=str(error).partition("\n")[0])
+        error = full
     elif isinstance(error, OperationalError):
         logger.error("database_unavailable", error=str(error).splitlines()[0] if str(error) else "")
         error = Unavailable("The database does not answer. Send the same request again.")

@@ -35,6 +35,7 @@ from workspaces.errors import FieldFault, InFlight, InvalidInput, KeyReused, Rec
 from workspaces.http.api_errors import json_error
 from workspaces.http.parsing import MAX_BATCH
 from workspaces.models import KeptAnswer
+from workspaces.storage.full_disk import find_full_disk
 from workspaces.storage.ids import uuid7, uuid7_of, uuid7_time
 
 logger = structlog.get_logger(__name__)
@@ -75,7 +76,9 @@ class IdempotencyMiddleware:
             return _answer_once(request, actor, key, ask)
         except ReckonerError as error:
             return json_error(request, error)
-        except (OperationalError, InterfaceError):
+        except (OperationalError, InterfaceError) as error:
+            if (full := find_full_disk(error)) is not None:
+                return json_error(request, full)
             logger.error("database_unavailable")
             return json_error(request, Unavailable("The database does not answer. Send the same request again."))
 

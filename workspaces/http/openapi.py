@@ -145,7 +145,8 @@ REFUSALS = {
     ),
     507: Refusal(
         "NoSpace",
-        "The workspace's artifacts leave no space. Nothing was started.",
+        "No space: the disk of the server or of its database is full (`disk_full`), or the workspace's artifacts leave "
+        "no space (`quota_exceeded`). Nothing was kept or started.",
         "quota_exceeded",
         "The workspace has 9.8 GB of artifacts of 10.0 GB that it may have: 300.0 MB more do not fit.",
     ),
@@ -226,7 +227,8 @@ class EnvelopeSchema(AutoSchema):
         parameters = operation.get("parameters", [])
         places = {parameter["in"] for parameter in parameters}
         has_body = "requestBody" in operation
-        statuses = {400, 401, 403, 429, 503}  # 400: any query may hold what no parameter may
+        # 400: any query may hold what no parameter may. 507: the database sorts on its disk, too.
+        statuses = {400, 401, 403, 429, 503, 507}
         # Some answer in one way, whatever is asked for.
         if self.view.content_negotiation_class is Negotiation:
             statuses |= {406}

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
@@ -71,10 +71,12 @@ def invite_person(*, by: Actor, email: str, role: str) -> NewInvitation:
     if read_role(role) == Role.ADMIN:
         refuse_new_admin(by)
     _lock(by)
+    now = timezone.now()
+    # Locked first: one that is just being accepted makes a member, and is not revoked.
+    replaced = list(_open(by).select_for_update().filter(email=email))
     if Membership.objects.active().filter(workspace=by.workspace, user__email=email).exists():
         raise Conflict(f"{email} is a member already.", faults=[FieldFault("email", "is a member already")])
-    now = timezone.now()
-    for open_one in _open(by).filter(email=email):
+    for open_one in replaced:
         _revoke(by, open_one, now)
     token = secrets.token_urlsafe(32)
     made = Invitation.objects.create(
@@ -126,7 +128,11 @@ def accept_invitation(*, token: str, user: User | None = None, name: str = "", p
     if user is None:
         if User.objects.filter(email=row.email).exists():
             raise Conflict(f"{row.email} has an account. Log in with it to accept the invitation.")
-        user = User.objects.create_user(row.email, password, name=name.strip())
+        try:
+            with transaction.atomic():
+                user = User.objects.create_user(row.email, password, name=name.strip())
+        except IntegrityError as error:  # another workspace's invitation of the address, accepted at the same moment
+            raise Conflict(f"{row.email} has an account. Log in with it to accept the invitation.") from error
     elif user.email != row.email:
         raise Conflict(f"This invitation is for {row.email}; you are logged in as {user.email}.")
     membership, made = Membership.objects.get_or_create(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+import struct
 import zipfile
 from pathlib import Path
 
@@ -66,3 +68,33 @@ def test_a_member_of_broken_lzma_takes_no_neighbour_along(tmp_path):
         archive.writestr("b.json", "{}")
     files, [refusal] = read(path)
     assert files == ["b.json"] and "cannot be unpacked" in refusal
+
+
+def test_a_table_of_far_too_many_members_is_not_read(tmp_path):
+    """200,000 empty names: the bytes are few, and reading them as members takes seconds."""
+    count = 200_000
+    entry = CENTRAL + struct.pack("<HHHHHHIIIHHHHHII", 20, 20, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+    table = entry * count
+    end = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, count, count, len(table), 0)
+    end += b"PK\6\7" + struct.pack("<IQI", 0, len(table), 1)
+    end += b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    (tmp_path / "a.zip").write_bytes(table + end)
+    with pytest.raises(UnusableFile, match="table of files has 9,400,000 bytes"):
+        read(tmp_path / "a.zip")
+
+
+def test_what_leads_out_or_is_no_file_becomes_a_plain_file_inside(tmp_path):
+    """Links, devices and names that climb: nothing but their bytes is read."""
+    names = ["../../a.json", "/etc/b.json", "c/../../d.json", "..\\..\\e.json", "C:\\f.json", "link.json", "null.json"]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in names:
+            member = zipfile.ZipInfo(name)
+            member.create_system = 3
+            kind = {"link.json": stat.S_IFLNK, "null.json": stat.S_IFCHR}.get(name, stat.S_IFREG)
+            member.external_attr = (kind | 0o777) << 16
+            archive.writestr(member, "/etc/passwd")
+    with unpack(tmp_path / "a.zip", [".json"]) as unpacked:
+        files = unpacked.find_files([".json"])
+        assert len(files) == len(names) and not any(file.is_symlink() for file in files)
+        assert all(file.resolve().is_relative_to(unpacked.path.resolve()) for file in files)
+        assert {file.read_text() for file in files} == {"/etc/passwd"}
