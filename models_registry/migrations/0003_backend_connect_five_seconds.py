@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("models_registry", "0001_registry_calls_and_experiments")]
+    dependencies = [("models_registry", "0002_budgets_hold_reservations")]
 
     operations = [
         migrations.AlterField(model_name="backend", name="connect_seconds", field=models.FloatField(default=5.0)),
