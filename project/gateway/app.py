@@ -329,9 +329,10 @@ def _begin(sent: Sent, kind: str, about: About, read: Read, shape_of: ShapeOf) -
 
 
 def _begin_once(by: actors.Actor, sent: Sent, key: str, chat: Chat, kind: str, about: About) -> Begun:
-    """The chat under an `Idempotency-Key`, or the first one's answer. Raises InFlight, KeyReused, Erased, and as
-    `begin_chat`."""
-    claim = claim_chat(by=by, key=key, path=sent.path, body=sent.body)
+    """The chat under an `Idempotency-Key`, or the first one's answer. Raises InFlight, KeyReused, Erased,
+    AgentNotAllowed, and as `begin_chat`."""
+    said = {header: value for field, header in ABOUT.items() if (value := getattr(about, field)) is not None}
+    claim = claim_chat(by=by, key=key, path=sent.path, headers=said, body=sent.body)
     if claim.is_repeat:
         return repeat_chat(by=by, chat=chat, decision_id=decision_of(claim.id))
     try:
