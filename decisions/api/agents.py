@@ -154,7 +154,8 @@ class AgentVersionUse(APIView):
 
 
 class Decide(APIView):
-    """Asks an agent to decide on one input or up to 256. Every answer is recorded as a decision before it is sent."""
+    """Asks an agent to decide on one input or up to 256. Every answer is recorded as a decision before it is sent.
+    In a list, an item at fault has an `error` in place of its answer, by a 207; a list without any other is refused."""
 
     scopes = {"POST": Scope.ROUTE_READ}
     parser_classes = [RawBatchParser]
@@ -166,8 +167,6 @@ class Decide(APIView):
         responses={"201": ONE_OR_MORE_ANSWERS, "207": PartialAnswersSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request, slug: str) -> Response:
-        """In a list, an item at fault has an `error` in place of its answer, and the answer is a 207; a list without
-        any other is refused."""
         batch = DECIDE.decode(raw_body(request))
         count = len(batch.items) + len(batch.errors)
         if count > MAX_DECIDE:
