@@ -35,17 +35,22 @@ class CountChanged(Conflict):
 
 
 class IdConflict(Conflict):
-    """The same id was sent before with other content."""
+    """The same id was sent before with other content. `ids`: which, where there are several items."""
 
     code = "id_conflict"
+    ids: frozenset[uuid.UUID] = frozenset()
 
 
 class IdNotUsable(InvalidInput):
     """The id stands in another workspace. Of what is there, and whether anything is, the answer says nothing."""
 
+    ids: frozenset[uuid.UUID] = frozenset()
+
     @classmethod
-    def of(cls, *, field: str = "id") -> "IdNotUsable":
-        return cls("This ID cannot be used.", faults=[FieldFault(field, "cannot be used", "a new ID")])
+    def of(cls, *, field: str = "id", ids: Collection[uuid.UUID] = ()) -> "IdNotUsable":
+        error = cls("This ID cannot be used.", faults=[FieldFault(field, "cannot be used", "a new ID")])
+        error.ids = frozenset(ids)
+        return error
 
 
 class Erased(ReckonerError):

@@ -427,6 +427,10 @@ if not 1 <= GATEWAY_PROCESSES <= 64:
     raise InvalidSetting("RECKONER_GATEWAY_PROCESSES: 1 to 64")
 # A chat may hold pictures and files: so many bytes at most, of which 1 MB without them.
 CHAT_BODY_BYTES = env_int("RECKONER_CHAT_BODY_BYTES", "20971520")
+# All chats of one process of the gateway together. A key may fill a fourth, so that the largest chat has room in it.
+CHATS_BYTES = env_int("RECKONER_CHATS_BYTES", "536870912")
+if CHATS_BYTES < 4 * CHAT_BODY_BYTES:
+    raise InvalidSetting(f"RECKONER_CHATS_BYTES: at least {4 * CHAT_BODY_BYTES}, four times RECKONER_CHAT_BODY_BYTES")
 # How often backends are asked whether they answer.
 BACKEND_CHECK_SECONDS = env_float("RECKONER_BACKEND_CHECK_SECONDS", "15")
 # A call of the gateway that is open for longer belonged to a process that was killed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -24,14 +25,17 @@ from decisions.api.serializers.agents import (
     AgentDetailSerializer,
     AgentPatchSerializer,
     AgentSerializer,
+    PartialAnswersSerializer,
 )
+from decisions.errors import Erased, IdConflict
 from decisions.gateway.answers import as_plain
 from decisions.gateway.decide import decide
-from decisions.ingest.decoding import BodyDecoder
+from decisions.gateway.each import decide_each
+from decisions.ingest.decoding import BodyDecoder, ItemError
 from decisions.ingest.schemas import DecideItem
 from decisions.models import Agent
 from decisions.queries.agents import find_champion
-from workspaces.errors import FieldFault, InvalidInput
+from workspaces.errors import InvalidInput, ReckonerError
 from workspaces.http.idempotency import made_id
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.parsing import RawBatchParser, raw_body
@@ -150,7 +154,8 @@ class AgentVersionUse(APIView):
 
 
 class Decide(APIView):
-    """Asks an agent to decide on one input or up to 256. Every answer is recorded as a decision before it is sent."""
+    """Asks an agent to decide on one input or up to 256. Every answer is recorded as a decision before it is sent.
+    In a list, an item at fault has an `error` in place of its answer, by a 207; a list without any other is refused."""
 
     scopes = {"POST": Scope.ROUTE_READ}
     parser_classes = [RawBatchParser]
@@ -159,28 +164,39 @@ class Decide(APIView):
     @extend_schema(
         operation_id="decide",
         request=body_of(DecideItem, most=MAX_DECIDE),
-        responses={"201": ONE_OR_MORE_ANSWERS, "410": ErrorSerializer},
+        responses={"201": ONE_OR_MORE_ANSWERS, "207": PartialAnswersSerializer, "410": ErrorSerializer},
     )
     def post(self, request: Request, slug: str) -> Response:
         batch = DECIDE.decode(raw_body(request))
-        if batch.errors:
-            raise InvalidInput(
-                "Some items are invalid.",
-                faults=[
-                    FieldFault(f"items[{error.index}].{fault.field}", fault.reason, fault.expected)
-                    for error in batch.errors
-                    for fault in error.faults
-                ],
-            )
-        if len(batch.items) > MAX_DECIDE:
-            raise InvalidInput(f"{len(batch.items)} items in one call; at most {MAX_DECIDE} are decided at once.")
-        items = [item for _, item in batch.items]
+        count = len(batch.items) + len(batch.errors)
+        if count > MAX_DECIDE:
+            raise InvalidInput(f"{count} items in one call; at most {MAX_DECIDE} are decided at once.")
+        items = batch.items
         claim = getattr(request._request, "idempotency_claim", None)
         if claim is not None:
             items = [
-                msgspec.structs.replace(item, id=made_id(claim, number)) if item.id is msgspec.UNSET else item
-                for number, item in enumerate(items)
+                (number, msgspec.structs.replace(item, id=made_id(claim, number)) if item.id is msgspec.UNSET else item)
+                for number, item in items
             ]
-        answers = decide(by=acting(request), agent=slug, items=items)
-        plain = [as_plain(answer) for answer in answers]
-        return Response(plain[0] if batch.single else {"answers": plain}, status=201)
+        if batch.single:
+            [answer] = decide(by=acting(request), agent=slug, items=[item for _, item in items])
+            return Response(as_plain(answer), status=201)
+        answers, errors = decide_each(by=acting(request), agent=slug, items=items)
+        errors += batch.errors
+        if not answers:
+            raise _refusal_of(errors)
+        told = {number: as_plain(answer) for number, answer in answers.items()}
+        told |= {error.index: {"error": error.as_plain()} for error in errors}
+        return Response({"answers": [told[number] for number in range(count)]}, status=207 if errors else 201)
+
+
+def _refusal_of(errors: list[ItemError]) -> ReckonerError:
+    """Of a list without an item that can be decided on."""
+    codes = {error.code for error in errors}
+    kind = {IdConflict.code: IdConflict, Erased.code: Erased}.get(codes.pop(), InvalidInput)
+    faults = [
+        dataclasses.replace(fault, field=f"items[{error.index}].{fault.field}".rstrip("."))
+        for error in sorted(errors, key=lambda error: error.index)
+        for fault in error.faults
+    ]
+    return (InvalidInput if codes else kind)("The agent cannot answer any item.", faults=faults)

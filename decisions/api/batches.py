@@ -64,14 +64,7 @@ class IngestView(APIView):
             raise kind("The item was not recorded.", faults=error.faults)
         body = {
             "kept": outcome.kept,
-            "errors": [
-                {
-                    "index": error.index,
-                    "code": error.code,
-                    "fields": [{"field": f.field, "reason": f.reason, "expected": f.expected} for f in error.faults],
-                }
-                for error in errors
-            ],
+            "errors": [{"index": error.index, **error.as_plain()} for error in errors],
         }
         # Not by DRF's response, which refers to itself: each batch would wait for the collector of cycles.
         content = msgspec.json.encode(body)

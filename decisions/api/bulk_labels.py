@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,10 +12,18 @@ from rest_framework import generics
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from decisions.api.serializers.bulk_labels import BulkLabelCreateSerializer, BulkLabelSerializer, CountSerializer
+from decisions.api.serializers.bulk_labels import (
+    BulkLabelCreateSerializer,
+    BulkLabelGivenSerializer,
+    BulkLabelSerializer,
+    CountSerializer,
+)
+from decisions.ingest.decoding import ItemError
 from decisions.labelling.bulk import cancel_bulk, check_verdict, label_in_bulk, undo_bulk
-from decisions.labelling.matching import Asked, Matching, Selection, find_matching, read_filters
+from decisions.labelling.matching import Asked, Matching, Selection, find_matching, find_missing, read_filters
 from decisions.models import BulkLabel
+from workspaces.access.actors import Actor
+from workspaces.errors import NotFound
 from workspaces.http.permissions import acting
 from workspaces.models import Scope
 
@@ -35,12 +44,13 @@ class BulkLabelList(BulkLabelQuery, generics.ListAPIView[BulkLabel]):
     @extend_schema(
         operation_id="label_in_bulk",
         request=BulkLabelCreateSerializer,
-        responses={"200": CountSerializer, "202": BulkLabelSerializer},
+        responses={"200": CountSerializer, "202": BulkLabelGivenSerializer},
     )
     def post(self, request: Request) -> Response:
         """Gives one verdict to all decisions that match. With `dry_run` it only counts them, as a 200; send its
         `asked` to label them. Decisions with a person's label keep it, unless `replaces`. Where more match than were
-        counted, nothing is labelled. A job labels more than 500."""
+        counted, nothing is labelled. IDs that name no decision here are `errors`, and the others are labelled. A job
+        labels more than 500."""
         body = BulkLabelCreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         given, by = body.validated_data, acting(request)
@@ -50,11 +60,19 @@ class BulkLabelList(BulkLabelQuery, generics.ListAPIView[BulkLabel]):
             check_verdict(**said)
             selection = Selection(filters, ids, given.get("before"))
             found = find_matching(by.workspace, selection, right=said["corrected_action"])
-            return Response(_count(found, replaces=given["replaces"]))
+            return Response(_count(found, replaces=given["replaces"]) | _errors_of(by, ids))
         asked = dict(given["asked"])
         selection = Selection(filters, ids, asked.pop("before", None))
         bulk = label_in_bulk(by=by, selection=selection, asked=Asked(**asked), replaces=given["replaces"], **said)
-        return Response(BulkLabelSerializer(bulk).data, status=202)
+        return Response(BulkLabelSerializer(bulk).data | _errors_of(by, ids), status=202)
+
+
+def _errors_of(by: Actor, ids: Sequence[uuid.UUID]) -> dict[str, Any]:
+    """Why decisions that are named by their ids are left out."""
+    missing = find_missing(by.workspace, ids) if ids else ()
+    return {
+        "errors": [{"index": index, **ItemError(index, NotFound.code, (fault,)).as_plain()} for index, fault in missing]
+    }
 
 
 def _count(found: Matching, *, replaces: bool) -> dict[str, Any]:
@@ -64,6 +82,7 @@ def _count(found: Matching, *, replaces: bool) -> dict[str, Any]:
         "unfit": len(found.unfit),
         "too_many": found.too_many,
         "older": found.older,
+        "errors": (),
     }
     return dict(CountSerializer(shown).data)
 

@@ -15,8 +15,17 @@ from typing import Any
 
 DATA_URL = re.compile(r"data:(?P<type>[\w.+-]{1,127}+/[\w.+-]{1,127}+)?[^,]{0,200},", re.ASCII)
 """Possessive, with the lengths of RFC 6838: megabytes without a comma are looked at once."""
-HELD_AT = {"image_url": "url", "input_audio": "data", "file": "file_data"}
-"""By the type of a content part, where its field of the same name holds the base64."""
+WORDS = frozenset({"text", "input_text", "output_text", "refusal"})
+"""Types of the parts that hold none."""
+BARE = frozenset({"data", "file_data"})
+"""Fields that hold base64 without `data:` before it: OpenAI's sounds and files, and the sources of other protocols."""
+HELD_AT = BARE | {"url", "image_url", "video_url", "audio_url"}
+ALWAYS = frozenset({"input_audio", "file"})
+"""Types whose BARE fields hold nothing else."""
+SHORT = 256
+"""Characters below which a BARE field of another part may be something else."""
+BESIDE = ("audio", "images")
+"""Fields of an answer that hold what it shows and says, beside its content."""
 
 
 def without_media(messages: list[Any]) -> list[Any]:
@@ -25,30 +34,63 @@ def without_media(messages: list[Any]) -> list[Any]:
 
 
 def _read_message(message: Any) -> Any:
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if not isinstance(content, list):
+    if not isinstance(message, Mapping):
         return message
-    parts = [_read_part(part) for part in content]
-    changed = any(one is not other for one, other in zip(parts, content, strict=True))
-    return {**message, "content": parts} if changed else message
+    read = {name: _without(message[name], always=True) for name in BESIDE if name in message}
+    if isinstance(content := message.get("content"), list):
+        parts = [_read_part(part) for part in content]
+        read["content"] = parts if any(one is not other for one, other in zip(parts, content, strict=True)) else content
+    return {**message, **read} if any(value is not message[name] for name, value in read.items()) else message
 
 
 def _read_part(part: Any) -> Any:
     kind = part.get("type") if isinstance(part, Mapping) else None
-    name = HELD_AT.get(kind) if isinstance(kind, str) else None
-    held = part.get(kind) if name is not None else None
-    if isinstance(held, str) and kind == "image_url":  # as some clients send it
-        held = {"url": held}
-    if name is None or not isinstance(held, Mapping) or not isinstance(text := held.get(name), str):
+    if not isinstance(kind, str) or kind in WORDS:
         return part
+    return _without(part, always=kind in ALWAYS, is_part=True)
+
+
+def _without(held: Any, *, always: bool, is_part: bool = False) -> Any:
+    """At any depth. What is known of the content takes the place of its field in HELD_AT, beside what else is said of
+    it; of other fields it is the value. What holds none is the same object."""
+    if isinstance(held, list):
+        items = [_describe("", one, always) or _without(one, always=always) for one in held]
+        return held if all(one is other for one, other in zip(items, held, strict=True)) else items
+    if not isinstance(held, Mapping):
+        return held
+    kept: dict[str, Any] = {}
+    known: dict[str, Any] = {}
+    for name, value in held.items():
+        found = _describe(name, value, always)
+        if found and name in HELD_AT and not is_part and not known:
+            known = found
+        else:
+            kept[name] = found or _without(value, always=always)
+    return {**kept, **known} if known or any(kept[name] is not held[name] for name in kept) else held
+
+
+def _describe(name: str, text: Any, always: bool) -> dict[str, Any] | None:
+    """What is known of the content that a field holds; None where it holds none."""
+    if not isinstance(text, str):
+        return None
     found = DATA_URL.match(text)
-    if found is None and name == "url":
-        return part
-    media_type = found["type"] if found is not None else None
+    if found is not None and name not in HELD_AT and not found[0].endswith(";base64,"):
+        return None
+    if found is None and (name not in BARE or not (always or _is_base64(text))):
+        return None
     content = _decode(text[found.end() :] if found is not None else text)
-    rest = {key: value for key, value in held.items() if key != name}
-    told = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    return {**part, kind: rest | told | ({"media_type": media_type} if media_type else {})}
+    known = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    return known | ({"media_type": found["type"]} if found is not None and found["type"] else {})
+
+
+def _is_base64(text: str) -> bool:
+    if len(text) < SHORT:
+        return False
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
 
 
 def _decode(text: str) -> bytes:

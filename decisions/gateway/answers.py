@@ -96,7 +96,9 @@ def request_hash(item: DecideItem) -> bytes:
 
 def conflict(row_id: uuid.UUID, message: str = "") -> IdConflict:
     message = message or f"{row_id} was already recorded with different content"
-    return IdConflict(message, faults=[FieldFault("id", message, "a new ID, or the same content")])
+    error = IdConflict(message, faults=[FieldFault("id", message, "a new ID, or the same content")])
+    error.ids = frozenset([row_id])
+    return error
 
 
 def find_recorded_answers(
@@ -113,7 +115,7 @@ def find_recorded_answers(
     answers: dict[uuid.UUID, Answer] = {}
     for decision in recorded:
         if decision.workspace_id != by.workspace.id:
-            raise IdNotUsable.of()
+            raise IdNotUsable.of(ids=[decision.id])
         same = decision.agent_id == current.agent.id
         if same and bytes(decision.content_hash) == ERASED_HASH:
             raise Erased.of([decision.id])

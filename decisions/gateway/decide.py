@@ -39,7 +39,7 @@ from decisions.gateway.routing import Routing, find_routing
 from decisions.gateway.ways import render, way_of
 from decisions.ingest.batches import check_id
 from decisions.ingest.schemas import DecideItem
-from models_registry.calls.key_limits import refuse_over_limits
+from models_registry.calls.key_limits import refuse_agent, refuse_over_limits
 from models_registry.calls.records import Ending, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable, NoChampion
 from models_registry.models import CallKind, CallState
@@ -66,6 +66,7 @@ def decide(
     """
     now = timezone.now()
     current = get_current_agent(by, agent)
+    refuse_agent(by=by, agent=agent)  # of recorded answers, too: a key may have lost the agent
     identified = identify_items(items)
     answers = find_recorded_answers(by, current, identified)
     fresh = list({one.id: one for one in identified if one.id not in answers}.values())

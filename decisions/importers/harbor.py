@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from decisions.importers.reading import read_json
+from decisions.importers.reading import LONGEST_RECORD, read_json
 from decisions.importers.records import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -338,6 +338,9 @@ def _read_trial(file: Path) -> Trial:
     path = _find_result(file)
     if path is None:
         return Trial()
+    if path.stat().st_size > LONGEST_RECORD:
+        reason = f"is longer than {LONGEST_RECORD >> 20} MiB; its trajectory is imported without rewards"
+        raise Refused("", reason)
     try:
         result = msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:

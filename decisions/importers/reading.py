@@ -67,7 +67,7 @@ def read_json(path: Path, reading: Reading) -> Iterator[Record | Refusal]:
             first = _first_line(file)
             file.seek(begin)
             lines = first.lstrip()[:1] != b"[" and _is_json(first)
-            yield from _read_lines(file, str(path), reading) if lines else _read_values(file, str(path), reading)
+            yield from _read_lines(file, str(path), reading) if lines else read_values(file, str(path), reading)
     except OSError as error:
         yield refuse_file(path, error)
 
@@ -124,11 +124,12 @@ def _read_lines(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record 
             yield decode(body, place)
 
 
-def _read_values(file: BinaryIO, name: str, reading: Reading) -> Iterator[Record | Refusal]:
-    """Entries of a list, or values one after another, each decoded by itself: the file is never whole in memory."""
+def read_values(file: BinaryIO, name: str, reading: Reading, *, line: int = 1) -> Iterator[Record | Refusal]:
+    """Entries of a list, or values one after another, each decoded by itself: the file is never whole in memory. What
+    follows a list is not read. `line`: the one at which the file stands."""
     text = io.TextIOWrapper(io.BufferedReader(_Counted(file, reading)), encoding="utf-8", errors=AS_BYTES, newline="")
     buffer, at, wanted = "", 0, 1
-    line, counted = 1, 0  # `line` is the one at `counted`
+    counted = 0  # where `line` is
     in_list: bool | None = None
     ended = False
     while True:

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from decisions.ingest.decoding import fault_of
+from decisions.ingest.decoding import SHARES, fault_of
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
 from decisions.ingest.step_schemas import EpisodeIn, StepIn
 from workspaces.storage.ids import uuid7_of
@@ -243,8 +243,7 @@ def make_decision(fields: Mapping[str, Any]) -> DecisionIn:
     """Probabilities a rounding error above 1 are 1. Raises msgspec.ValidationError with the field; what is None is left
     out."""
     given = {name: value for name, value in fields.items() if value is not None}
-    if "propensity" in given:
-        given["propensity"] = as_probability(given["propensity"])
+    given |= {name: as_probability(given[name]) for name in SHARES if name in given}
     if isinstance(given.get("alternatives"), list):
         given["alternatives"] = [
             {**other, "probability": as_probability(other["probability"])} if _has_probability(other) else other

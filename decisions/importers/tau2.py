@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 from decisions.importers.opening import open_utf8
-from decisions.importers.reading import decode, find_end
+from decisions.importers.reading import CHUNK, LONGEST_RECORD, find_end, read_values, refuse_file
 from decisions.importers.records import (
-    Place,
     Reading,
     Record,
     Refusal,
@@ -27,53 +27,80 @@ from decisions.importers.records import (
     object_of,
 )
 
-LARGEST_RESULTS = 256 << 20
-SIMULATIONS = re.compile(r'"simulations"\s*:\s*\[')
-INFO = re.compile(r'"info"\s*:\s*')
-BETWEEN = re.compile(r"[\s,]*")
+LISTED = re.compile(rb'"simulations"\s*:\s*\[')
+INFO = re.compile(rb'"info"\s*:\s*')
+OVERLAP = 1 << 10
+"""Bytes that are looked at again, as a name may lie on both sides of a chunk's end."""
+
+
+class Listed(NamedTuple):
+    """Where the list begins, in bytes and lines, and what the file says before it of all simulations."""
+
+    at: int
+    line: int
+    info: Any
 
 
 def read_results(file: Path, reading: Reading) -> Iterator[Record | Refusal] | None:
-    """Each simulation of a file, decoded by itself, so that one that is damaged leaves the others alone; None where it
-    is no such object. Raises OSError."""
-    with open_utf8(file) as opened:
-        begin = opened.tell()
-        if opened.read(4096).lstrip()[:1] != b"{":
+    """Each simulation of a file, decoded by itself, so that one that is damaged leaves the others alone, and the file
+    is never whole in memory; None where it is no such object. Raises OSError."""
+    records = None
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_utf8(file))
+        if (listed := _find_list(opened)) is not None:
+            records = _read_list(stack.pop_all(), opened, listed, file, reading)
+    return records
+
+
+def _read_list(
+    stack: ExitStack, opened: BinaryIO, listed: Listed, file: Path, reading: Reading
+) -> Iterator[Record | Refusal]:
+    with stack:
+        reading.advance(listed.at)
+        try:
+            opened.seek(listed.at)
+            for record in read_values(opened, str(file), reading, line=listed.line):
+                if isinstance(record, Record) and isinstance(record.value, dict):
+                    record.value["info"] = listed.info
+                yield record
+        except OSError as error:
+            yield refuse_file(file, error)
+
+
+def _find_list(opened: BinaryIO) -> Listed | None:
+    at, line, info = opened.tell(), 1, None
+    kept = b""  # from `at` on
+    first = True
+    while chunk := opened.read(CHUNK):
+        text = kept + chunk
+        if first and text.lstrip()[:1] != b"{":
             return None
-        opened.seek(begin)
-        text = opened.read(LARGEST_RESULTS).decode(errors="replace")
-    listed = SIMULATIONS.search(text)
-    if listed is None:
+        first = False
+        listed = LISTED.search(text)
+        if info is None and (named := INFO.search(text, 0, listed.start() if listed else len(text))) is not None:
+            info = at + named.end()
+        if listed is not None:
+            begin = listed.end() - 1  # the bracket
+            return Listed(at + begin, line + text.count(b"\n", 0, begin), _read_info(opened, info))
+        kept = text[-OVERLAP:]
+        line += text.count(b"\n", 0, len(text) - len(kept))
+        at += len(text) - len(kept)
+    return None
+
+
+def _read_info(opened: BinaryIO, at: int | None) -> Any:
+    """None where it cannot be read."""
+    if at is None:
         return None
-    reading.advance(len(text))
-    return _records(text, listed.end(), file)
-
-
-def _records(text: str, at: int, file: Path) -> Iterator[Record | Refusal]:
-    info = _read_info(text[:at])
-    line, counted = 1, 0
-    while True:
-        at = BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
-        line, counted = line + text.count("\n", counted, at), at
-        place = Place(str(file), line)
-        if text[at : at + 1] == "]":
-            return
-        end = find_end(text, at, ended=True)
-        if end is None:
-            yield Refusal(place, "", "is not JSON, or is cut off; the rest of the file is not read")
-            return
-        record = decode(text[at:end].encode(), place)
-        if isinstance(record, Record) and isinstance(record.value, dict):
-            record.value["info"] = info
-        yield record
-        at = end
-
-
-def _read_info(text: str) -> Any:
-    """What the file says of all simulations; None where it cannot be read."""
-    found = INFO.search(text)
-    end = find_end(text, found.end(), ended=True) if found else None
-    return from_text(text[found.end() : end]) if found and end else None
+    size = CHUNK
+    while size <= LONGEST_RECORD:
+        opened.seek(at)
+        content = opened.read(size)
+        text, ended = content.decode(errors="replace").lstrip(), len(content) < size
+        if (end := find_end(text, 0, ended=ended)) is not None:
+            return from_text(text[:end])
+        size = LONGEST_RECORD + 1 if ended else 4 * size
+    return None
 
 
 def is_simulation(value: Any) -> bool:

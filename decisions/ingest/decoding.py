@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from decisions.answer_ids import CHAT, FORMS, MESSAGE, RESPONSE, read_decision_id
-from decisions.ingest.schemas import MAX_ITEMS
+from decisions.ingest.schemas import MAX_ITEMS, ROUNDING
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError, TooLarge
 from workspaces.http.list_items import FaultyList, split_list
 from workspaces.http.parsing import MAX_BATCH, MAX_BODY, check_body
@@ -18,6 +18,8 @@ from workspaces.http.parsing import MAX_BATCH, MAX_BODY, check_body
 T = TypeVar("T")
 BROKEN = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 """What decoding raises for what is no JSON."""
+SHARES = ("propensity", "epsilon", "confidence")
+"""Fields of a decision that are probabilities, as those of its alternatives are."""
 PATH = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 
 
@@ -32,6 +34,13 @@ class ItemError:
     @classmethod
     def of(cls, index: int, error: ReckonerError) -> ItemError:
         return cls(index, error.code, error.faults or (FieldFault("", error.message),))
+
+    def as_plain(self) -> dict[str, Any]:
+        """Without the index, as the API sends it."""
+        return {
+            "code": self.code,
+            "fields": [{"field": f.field, "reason": f.reason, "expected": f.expected} for f in self.faults],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,23 @@ def with_plain_id(fields: dict[str, Any]) -> dict[str, Any]:
     with contextlib.suppress(ValueError):
         return {**fields, DECISION: str(read_decision_id(fields[DECISION]))}
     return fields
+
+
+def rounded(fields: Any) -> Any:
+    """An item in which probabilities above 1 by no more than ROUNDING are 1."""
+    if not isinstance(fields, dict):
+        return fields
+    read = {name: _at_most_one(fields[name]) for name in SHARES if name in fields}
+    if isinstance(others := fields.get("alternatives"), list):
+        name = "probability"
+        read["alternatives"] = [
+            {**one, name: _at_most_one(one[name])} if isinstance(one, dict) and name in one else one for one in others
+        ]
+    return {**fields, **read}
+
+
+def _at_most_one(value: Any) -> Any:
+    return 1.0 if isinstance(value, float) and 1.0 < value <= 1.0 + ROUNDING else value
 
 
 class BodyDecoder(Generic[T]):
@@ -129,15 +155,16 @@ class BodyDecoder(Generic[T]):
         return Batch(good, errors, single=False)
 
     def _decode_item(self, item: bytes | msgspec.Raw) -> T:
-        """Where it does not fit, its decision may be named as an answer of the gateway names it: rare, so the common
-        way does not look for it. Raises msgspec.ValidationError."""
+        """Where it does not fit, its decision may be named as an answer of the gateway names it, or a probability be a
+        rounded one: rare, so the common way does not look for it. Raises msgspec.ValidationError."""
         try:
             return self._typed.decode(item)
         except msgspec.ValidationError:
             fields = msgspec.json.decode(item)
-            if not has_answer_id(fields):
+            repaired = rounded(with_plain_id(fields) if has_answer_id(fields) else fields)
+            if repaired == fields:
                 raise
-            return self._typed.decode(msgspec.json.encode(with_plain_id(fields)))
+            return self._typed.decode(msgspec.json.encode(repaired))
 
     def _decode_items(self, body: bytes) -> Batch[T]:
         """Each item by itself: what is wrong with one, even if it is no JSON, leaves the others."""

@@ -16,8 +16,11 @@ from msgspec import UNSET, Meta, UnsetType
 Text = Annotated[str, Meta(max_length=200)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Long = Annotated[str, Meta(max_length=200_000)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Propensity = Annotated[float, Meta(gt=0, le=1)]
+ROUNDING = 1e-6
+"""By how much a probability of 32 bits, or a sum of some, may be above 1 (decisions.ingest.decoding)."""
+ROUNDED = "What is above 1 by up to 0.000001, as numbers of 32 bits are, counts as 1."
+Share = Annotated[float, Meta(ge=0, le=1, description=ROUNDED)]
+Propensity = Annotated[float, Meta(gt=0, le=1, description=ROUNDED)]
 Moment = Annotated[dt.datetime, Meta(tz=True)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 # Thirty years: a duration that cannot be added to a time would break every page that shows it.

@@ -11,15 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import urlencode
 
 from django.http import QueryDict
 
 from decisions.labelling.subjects import KINDS
-from decisions.models import QueueSubject
-from decisions.models.tombstones import NOT_ERASED
+from decisions.models import Decision, QueueSubject
+from decisions.models.tombstones import ERASED_HASH, NOT_ERASED
 from decisions.queries.browse import FILTERS, Filters, NewestDecisions, parse_filters, read_search
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Workspace
@@ -120,7 +120,7 @@ def _read_ids(given: QueryDict, name: str) -> tuple[uuid.UUID, ...]:
 
 def find_matching(workspace: Workspace, selection: Selection, *, right: str | None = None) -> Matching:
     """What matches now; `right` is the correction. One statement, and a second where the look ends before the ledger
-    does. Raises InvalidInput for an id that is no decision of the workspace."""
+    does. Ids that name no decision of the workspace match nothing; raises InvalidInput where all are such."""
     look = _start_look(workspace, selection)
     fits = "true"
     if right is not None:
@@ -130,12 +130,9 @@ def find_matching(workspace: Workspace, selection: Selection, *, right: str | No
     look.values["limit"] = MOST_IN_BULK + 1
     rows = look.run(f"d.id, {_LABELLED}, {fits}", "ORDER BY d.id DESC LIMIT %(limit)s")
     ids = tuple(row[0] for row in rows)
-    if missing := sorted(set(selection.ids) - set(ids)):
-        faults = [
-            FieldFault("decisions", f"{pk} is not a decision of this workspace, or was erased", "a decision's id")
-            for pk in missing
-        ]
-        raise InvalidInput("Some decisions cannot be labelled.", faults=faults)
+    if selection.ids and not ids:
+        faults = [fault for _, fault in find_missing(workspace, selection.ids)]
+        raise InvalidInput("None of these decisions can be labelled.", faults=faults)
     # Ids that are taken together stay what they are.
     bound = selection.before or (uuid.UUID(int=ids[0].int + 1) if ids and not selection.ids else None)
     return Matching(
@@ -145,6 +142,18 @@ def find_matching(workspace: Workspace, selection: Selection, *, right: str | No
         unfit=frozenset(row[0] for row in rows if not row[2]),
         older=None if selection.ids or len(ids) > MOST_IN_BULK else look.last(),
     )
+
+
+def find_missing(workspace: Workspace, ids: Sequence[uuid.UUID]) -> list[tuple[int, FieldFault]]:
+    """The places in the list of ids that name no decision of the workspace, or an erased one, and what is wrong."""
+    there = Decision.objects.for_workspace(workspace).filter(id__in=ids).exclude(content_hash=ERASED_HASH)
+    known = set(there.values_list("id", flat=True))
+    reason, expected = "is not a decision of this workspace, or was erased", "a decision's id"
+    return [
+        (index, FieldFault(f"decisions[{index}]", f"{pk} {reason}", expected))
+        for index, pk in enumerate(ids)
+        if pk not in known
+    ]
 
 
 def _start_look(workspace: Workspace, selection: Selection) -> NewestDecisions:

@@ -21,7 +21,7 @@ from decisions.agents.services import AgentSetup, create_agent
 from decisions.errors import Erased
 from decisions.ingest.batches import COST_GRAIN, check_id, content_hash
 from decisions.ingest.decisions import record_decisions
-from decisions.ingest.decoding import ItemError, fault_of
+from decisions.ingest.decoding import ItemError, fault_of, rounded
 from decisions.ingest.episodes import Named, ensure_episodes
 from decisions.ingest.feedback import record_feedback
 from decisions.ingest.schemas import DecisionIn, FeedbackIn
@@ -324,7 +324,7 @@ def _decision_in(mapped: MappedSpan, decision: MappedDecision, current: CurrentA
     if current.version.options is None and decision.options is not None:
         fields["options"] = list(decision.options)
     try:
-        return msgspec.convert(fields, DecisionIn)
+        return msgspec.convert(rounded(fields), DecisionIn)
     except msgspec.ValidationError as error:
         fault = fault_of(error)
         return f"{fault.field}: {fault.reason}"

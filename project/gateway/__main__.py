@@ -46,9 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     django.setup()
     from django.conf import settings
 
+    from project.allocation import give_back_large_blocks
     from project.gateway.app import Gateway
     from project.postgresql.watch import watch_database
 
+    give_back_large_blocks()
     watch_database()
     gc.collect()
     gc.freeze()  # as project/wsgi.py

@@ -43,12 +43,13 @@ from models_registry.errors import BackendUnavailable, ChatRefused
 from models_registry.models import CallKind
 from project.gateway.database import Database
 from project.gateway.document import CACHED, DECISION_ID, build_document
-from project.gateway.reading import Reading
+from project.gateway.held_bodies import Full, HeldBodies, HeldBody
+from project.gateway.reading import Reading, read_body
 from project.gateway.streams import EventStream, Gone, cut_off
 from project.logging import request_logger
 from workspaces.access import actors
 from workspaces.access.services import find_key
-from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, TooLarge, Unavailable
+from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, Unavailable
 from workspaces.http.claims import close_claim, read_key
 from workspaces.http.idempotency import REPLAYED
 from workspaces.http.throttling import count_request, find_allowance
@@ -89,12 +90,12 @@ class Gateway:
 
     def __init__(self) -> None:
         self.database, self.clients = Database(), ChatClients()
-        self.reading = Reading()
+        self.reading, self.bodies = Reading(), HeldBodies(settings.CHATS_BYTES)
         self.answering = 0
         self.stopping = False
 
     def build_app(self) -> web.Application:
-        app = web.Application(middlewares=[self._around], client_max_size=settings.CHAT_BODY_BYTES)
+        app = web.Application(middlewares=[self._around])
         app.add_routes(
             [
                 web.get("/livez", self.livez),
@@ -174,36 +175,34 @@ class Gateway:
         if self.stopping:
             raise Unavailable("The gateway is stopping. Send the same request again.")
         token, key = _token_of(request), _key_of(request)
-        sent = Sent(token, request.path, await self._read_body(request, token), key)
-        if self.answering >= settings.GATEWAY_CHATS:
-            raise Unavailable(f"The gateway is answering {self.answering} chats, which is its limit. Try again later.")
-        self.answering += 1
-        try:
-            return await self._answer_now(request, sent, kind, read, shape_of)
-        finally:
-            self.answering -= 1
+        with self.bodies.hold() as held:
+            sent = Sent(token, request.path, await self._read_body(request, token, held), key)
+            if self.answering >= settings.GATEWAY_CHATS:
+                raise Full(f"The gateway is answering {self.answering} chats, which is its limit. Try again later.")
+            self.answering += 1
+            try:
+                begun, shape = await self.database.run(_begin, sent, kind, _about(request), read, shape_of)
+                del sent  # megabytes, perhaps, and the answer may take minutes
+                return await self._answer_now(request, begun, shape)
+            finally:
+                self.answering -= 1
 
-    async def _read_body(self, request: web.Request, token: str) -> bytes:
-        """Raises BadKey, NotAllowed, TooLarge, InvalidInput, and Gone for a client that needs too long for it, which is
-        cut off. Only who has a key may send much."""
+    async def _read_body(self, request: web.Request, token: str, held: HeldBody) -> bytes:
+        """Raises BadKey, NotAllowed, TooLarge, InvalidInput, TooManyRequests, Full, and Gone for a client that needs
+        too long for it, which is cut off. Only who has a key may send much."""
         if request.headers.get("content-encoding", "identity") != "identity":
             fault = FieldFault("content-encoding", "is not supported", "none")
             raise InvalidInput("The body is encoded.", faults=[fault])
         if request.content_length is None or request.content_length > SMALL_BODY:
-            await self.database.run(lambda: _admit(find_key(token), counted=True))
+            held.belongs_to(await self.database.run(lambda: _admit(find_key(token), counted=True)))
         try:
             with self.reading.place_for(request):
                 async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
-                    return await request.read()
-        except web.HTTPRequestEntityTooLarge as error:
-            raise TooLarge(f"The body has more than {settings.CHAT_BODY_BYTES} bytes.") from error
+                    return await read_body(request, held)
         except TimeoutError as error:
             raise cut_off(request) from error
 
-    async def _answer_now(
-        self, request: web.Request, sent: Sent, kind: str, read: Read, shape_of: ShapeOf
-    ) -> web.StreamResponse:
-        begun, shape = await self.database.run(_begin, sent, kind, _about(request), read, shape_of)
+    async def _answer_now(self, request: web.Request, begun: Begun, shape: Shape) -> web.StreamResponse:
         structlog.contextvars.bind_contextvars(actor=begun.by.name)
         headers = {DECISION_ID: str(begun.id), **rate_headers(find_allowance(begun.by))}
         if begun.is_repeat:
@@ -331,9 +330,10 @@ def _begin(sent: Sent, kind: str, about: About, read: Read, shape_of: ShapeOf) -
 
 
 def _begin_once(by: actors.Actor, sent: Sent, key: str, chat: Chat, kind: str, about: About) -> Begun:
-    """The chat under an `Idempotency-Key`, or the first one's answer. Raises InFlight, KeyReused, Erased, and as
-    `begin_chat`."""
-    claim = claim_chat(by=by, key=key, path=sent.path, body=sent.body)
+    """The chat under an `Idempotency-Key`, or the first one's answer. Raises InFlight, KeyReused, Erased,
+    AgentNotAllowed, and as `begin_chat`."""
+    said = {header: value for field, header in ABOUT.items() if (value := getattr(about, field)) is not None}
+    claim = claim_chat(by=by, key=key, path=sent.path, headers=said, body=sent.body)
     if claim.is_repeat:
         return repeat_chat(by=by, chat=chat, decision_id=decision_of(claim.id))
     try:

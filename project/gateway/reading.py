@@ -12,12 +12,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiohttp import web
+from django.conf import settings
 
+from project.gateway.held_bodies import HeldBody
 from project.gateway.streams import cut_off
+from workspaces.errors import TooLarge
 
 MOST_UNREAD = 2_048
 MOST_OF_ADDRESS = 512
 """All clients behind one proxy have its address."""
+
+
+async def read_body(request: web.Request, held: HeldBody) -> bytes:
+    """The body, whose room in memory is taken before it comes, as far as its length is known. The request does not keep
+    it. Raises TooLarge, TooManyRequests, Full."""
+    body = bytearray()
+    _refuse_beyond_most(request.content_length or 0)
+    held.grow_to(request.content_length or 0)
+    async for piece in request.content.iter_any():
+        body += piece
+        _refuse_beyond_most(len(body))
+        held.grow_to(len(body))
+    return bytes(body)
+
+
+def _refuse_beyond_most(size: int) -> None:
+    if size > settings.CHAT_BODY_BYTES:
+        raise TooLarge(f"The body has more than {settings.CHAT_BODY_BYTES} bytes.")
 
 
 class Reading:

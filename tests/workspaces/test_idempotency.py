@@ -13,7 +13,7 @@ from decisions.erasure.erasing import erase_decisions
 from decisions.models import Agent, Decision, Feedback
 from tests.decisions.conftest import body, verdict
 from workspaces.http import idempotency
-from workspaces.models import ApiKey, KeptAnswer
+from workspaces.models import ApiKey, KeptAnswer, Membership, Role
 from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
@@ -151,6 +151,15 @@ class TestScope:
         again = strict.post("/api/v1/decisions", sent, content_type="application/json", headers=KEY)
         assert again.status_code == 403
         assert Decision.objects.count() == 1
+
+    def test_a_person_or_key_that_may_no_longer_ask_gets_no_old_answer(self, api, agent, admin, client):
+        person = api.person(admin)
+        for one in (person, client):
+            assert one.post("decisions", body(), **KEY).status_code == 201
+        Membership.objects.filter(user=admin).update(role=Role.VIEWER)
+        ApiKey.objects.update(scopes=["export:read"])
+        for one in (person, client):
+            assert one.post("decisions", body(), **KEY).status_code == 403
 
     def test_a_revoked_key_gets_no_old_answer(self, client):
         client.post("decisions", body(), **KEY)

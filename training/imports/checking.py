@@ -105,16 +105,17 @@ def _unusable(faults: Sequence[str], *, field: str = "file") -> UnusableImport:
     return UnusableImport("The file cannot be imported. Nothing was imported.", faults=told)
 
 
-def read_planned_rows(plan: ImportPlan, path: Path) -> tuple[RowFile, list[str], list[str]]:
-    """The rows, what is left out as the plan allows, and the faults with which nothing is imported."""
+def read_planned_rows(plan: ImportPlan, path: Path, *, keep: int | None = None) -> tuple[RowFile, list[str], list[str]]:
+    """The rows, what is left out as the plan allows, and the faults with which nothing is imported. `keep`: how many
+    rows, by default all."""
     if plan.leave_out_faulty:
-        return read_usable_rows(path, path.name)
-    found, faults = read_row_file(path, path.name)
+        return read_usable_rows(path, path.name, keep=keep)
+    found, faults = read_row_file(path, path.name, keep=keep)
     return found, [], faults
 
 
 def _check_rows(plan: ImportPlan, path: Path) -> Preview:
-    found, left_out, faults = read_planned_rows(plan, path)
+    found, left_out, faults = read_planned_rows(plan, path, keep=FIRST)
     if faults:
         raise _unusable(faults)
     first, columns = found.rows[:FIRST], COLUMNS[found.kind]
@@ -124,7 +125,7 @@ def _check_rows(plan: ImportPlan, path: Path) -> Preview:
     kind = "preference" if found.kind == DatasetKind.PREFERENCES else found.kind
     refusals = [*found.refusals, *left_out]
     shown_refusals = tuple(refusals[:SHOWN])
-    return Preview(len(found.rows), columns, tuple(shown), kind, refused=len(refusals), refusals=shown_refusals)
+    return Preview(found.total, columns, tuple(shown), kind, refused=len(refusals), refusals=shown_refusals)
 
 
 def _cell_of(value: Any) -> str:

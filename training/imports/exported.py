@@ -3,6 +3,7 @@ ranked the logged rows that stand in their lines, of all others texts (training.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,12 +112,14 @@ class ExportedLine(msgspec.Struct):
 
 @dataclass(slots=True)
 class ExportedFile:
-    """`rows` as the engine reads them, logged ones where any line has some, else texts. `answers`: the right option of
-    logged rows by id, where it is known. `refusals`: the decisions that make no such row, each with its line and the
-    reason. `kinds` and `agents` of the decisions, as far as the lines name them."""
+    """`rows` as the engine reads them, logged ones where any line has some, else texts; `total`: how many the file
+    makes, where only the first were kept. `answers`: the right option of logged rows by id, where it is known.
+    `refusals`: the decisions that make no such row, each with its line and the reason. `kinds` and `agents` of the
+    decisions, as far as the lines name them."""
 
     kind: RowKind = RowKind.TEXT
     rows: list[dict[str, Any]] = field(default_factory=list)
+    total: int = 0
     answers: dict[str, str] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
@@ -131,23 +134,44 @@ def has_system(turn: Turn) -> bool:
     return turn.before[0]["role"] == "system"
 
 
-def read_export(path: Path, name: str = "") -> tuple[ExportedFile, list[str]]:
-    """The file, and every fault as `name:line: reason`; the name is the path's unless another is given."""
+class ExportedLines(Mapping[int, ExportedLine]):
+    """Each line of `numbers` by its number, decoded when it is looked at: decoded ones take many times their bytes."""
+
+    def __init__(self, content: Mapping[int, bytes], numbers: Sequence[int]) -> None:
+        self._content, self._numbers = content, numbers
+
+    def __getitem__(self, number: int) -> ExportedLine:
+        return msgspec.json.decode(self._content[number], type=ExportedLine)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+def read_export(path: Path, name: str = "", *, keep: int | None = None) -> tuple[ExportedFile, list[str]]:
+    """The file, and every fault as `name:line: reason`; the name is the path's unless another is given. `keep`: how
+    many rows, by default all."""
     name = name or str(path)
     content, faults = read_row_lines(path, name)
-    lines: dict[int, ExportedLine] = {}
+    numbers, kinds, agents, chose = array("Q"), set[str](), set[str](), False
     for number, line in content.items():
         try:
-            lines[number] = msgspec.json.decode(line, type=ExportedLine)
+            decoded = msgspec.json.decode(line, type=ExportedLine)
         except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors, too
             faults.append(f"{name}:{number}: {error}")
-    if not lines and not faults:
+            continue
+        numbers.append(number)
+        kinds.add(decoded.metadata.agentType or "")
+        agents.add(decoded.metadata.agent or "")
+        chose = chose or decoded.rows is not UNSET
+    if not numbers and not faults:
         faults.append(f"{name}: no rows")
-    chose = any(line.rows is not UNSET for line in lines.values())
-    found = _read_choices(lines, name, faults) if chose else _read_texts(lines, name, faults)
-    found.kinds = {line.metadata.agentType for line in lines.values() if line.metadata.agentType}
-    found.agents = {line.metadata.agent for line in lines.values() if line.metadata.agent}
-    if chose and not found.rows and not faults:
+    lines = ExportedLines(content, numbers)
+    found = (_read_choices if chose else _read_texts)(lines, name, faults, keep)
+    found.kinds, found.agents = kinds - {""}, agents - {""}
+    if chose and not found.total and not faults:
         faults.append(f"{name}: none of its {len(lines)} decisions makes a row: {NO_ROW}")
     return found, sorted(faults, key=_line_of)
 
@@ -165,8 +189,8 @@ def label_choices(rows: Sequence[Mapping[str, Any]], answers: Mapping[str, str])
     return [found[row.id] for row in logged if row.id in found]
 
 
-def _read_texts(lines: Mapping[int, ExportedLine], name: str, faults: list[str]) -> ExportedFile:
-    found, rows = ExportedFile(RowKind.TEXT), dict[str, dict[str, Any]]()
+def _read_texts(lines: Mapping[int, ExportedLine], name: str, faults: list[str], keep: int | None) -> ExportedFile:
+    found, seen = ExportedFile(RowKind.TEXT), set[str]()
     for number, line in lines.items():
         try:
             texts = line.as_texts(number)
@@ -177,14 +201,16 @@ def _read_texts(lines: Mapping[int, ExportedLine], name: str, faults: list[str])
             faults.append(f"{name}:{number}: {error}")
             continue
         for row in texts:
-            if row["id"] in rows:
+            if row["id"] in seen:
                 faults.append(f"{name}:{number}: id {row['id']!r} appears twice")
-            rows[row["id"]] = row
-    found.rows = list(rows.values())
+            seen.add(row["id"])
+            found.total += 1
+            if keep is None or found.total <= keep:
+                found.rows.append(row)
     return found
 
 
-def _read_choices(lines: Mapping[int, ExportedLine], name: str, faults: list[str]) -> ExportedFile:
+def _read_choices(lines: Mapping[int, ExportedLine], name: str, faults: list[str], keep: int | None) -> ExportedFile:
     found = ExportedFile(RowKind.LOGGED)
     seen: set[str] = set()
     for number, line in lines.items():
@@ -200,6 +226,9 @@ def _read_choices(lines: Mapping[int, ExportedLine], name: str, faults: list[str
                 continue
             faults.extend(f"{name}:{number}: rows: {fault}" for fault in _find_faults(logged, answer, seen))
             seen.add(logged.id)
+            found.total += 1
+            if keep is not None and found.total > keep:
+                continue
             found.rows.append(row)
             if answer is not None:
                 found.answers[logged.id] = answer

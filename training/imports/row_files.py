@@ -31,16 +31,26 @@ OWN: Mapping[RowKind, type[Logged | Text | Preference]] = {
     RowKind.PREFERENCES: Preference,
 }
 """Rows as the engine reads them and as `export_dataset` writes them."""
+FIELDS: Mapping[RowKind, tuple[frozenset[str], frozenset[str]]] = {
+    kind: (
+        frozenset(one.name for one in msgspec.structs.fields(row_type) if one.required),
+        frozenset(row_type.__struct_fields__),
+    )
+    for kind, row_type in OWN.items()
+}
+"""The fields that such a row must have, and all that it may have. Finding them takes as long as reading ten rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
     """`kind` of the dataset that they make: labelled rows, decisions with a reward, texts, or preference pairs.
-    `refusals`: the decisions of an export that make none, each with its line and the reason."""
+    `refusals`: the decisions of an export that make none, each with its line and the reason. `total`: how many rows
+    the file makes, where only the first were kept."""
 
     kind: DatasetKind = DatasetKind.LABELLED
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    total: int = 0
 
 
 def is_labelled(first: Mapping[str, Any] | None) -> bool:
@@ -65,24 +75,30 @@ def _has_facts(row: Mapping[str, Any]) -> bool:
     return bool({"rows", "metadata"} & row.keys() and {"completion", "messages"} & row.keys())
 
 
-def read_row_file(path: Path, name: str = "") -> tuple[RowFile, list[str]]:
-    """The file, and every fault as `name:line: reason`; the name is the path's unless another is given."""
+def read_row_file(path: Path, name: str = "", *, keep: int | None = None) -> tuple[RowFile, list[str]]:
+    """The file, and every fault as `name:line: reason`; the name is the path's unless another is given. `keep`: how
+    many rows, by default all; a row takes ten times the memory of its line where it is short."""
     lines, faults = read_row_lines(path, name)
     if faults:
         return RowFile(), faults
     first = find_first(lines)
     if first is None or is_labelled(first):
         labelled, faults = read_rows(path, name)
-        return RowFile(DatasetKind.LABELLED, [msgspec.to_builtins(row) for row in labelled]), faults
+        total, rows = len(labelled), list[Any](labelled[:keep])
+        del labelled
+        for index, row in enumerate(rows):  # in place: a file of a million rows is not there twice
+            rows[index] = msgspec.to_builtins(row)
+        return RowFile(DatasetKind.LABELLED, rows, total=total), faults
     if is_exported(lines, first):
-        exported, faults = read_export(path, name)
-        return RowFile(DatasetKind(exported.kind), list(exported.rows), exported.refusals), faults
-    return _read_each(lines, name or str(path))
+        exported, faults = read_export(path, name, keep=keep)
+        return RowFile(DatasetKind(exported.kind), list(exported.rows), exported.refusals, exported.total), faults
+    return _read_each(lines, name or str(path), keep)
 
 
-def read_usable_rows(path: Path, name: str = "") -> tuple[RowFile, list[str], list[str]]:
-    """The rows without the lines that have faults, those faults, and the faults with which nothing can be read."""
-    found, faults = read_row_file(path, name)
+def read_usable_rows(path: Path, name: str = "", *, keep: int | None = None) -> tuple[RowFile, list[str], list[str]]:
+    """The rows without the lines that have faults, those faults, and the faults with which nothing can be read. `keep`
+    as of `read_row_file`."""
+    found, faults = read_row_file(path, name, keep=keep)
     lines, _ = read_row_lines(path, name)
     faulty = {int(match[1]) for fault in faults if (match := PLACE.match(fault.removeprefix(name or str(path))))}
     if len(faulty) < len({fault.split(": ")[0] for fault in faults}) or len(faulty) == len(lines):
@@ -94,18 +110,18 @@ def read_usable_rows(path: Path, name: str = "") -> tuple[RowFile, list[str], li
         # In their own lines, by which rows without an id are named.
         kept = [b"" if n in faulty else lines.get(n, b"").replace(b"\n", b" ") for n in range(1, max(lines) + 1)]
         usable.write_bytes(b"\n".join(kept))
-        found, others = read_row_file(usable, name or str(path))
+        found, others = read_row_file(usable, name or str(path), keep=keep)
     return found, faults, others
 
 
-def _read_each(lines: Mapping[int, bytes], name: str) -> tuple[RowFile, list[str]]:
+def _read_each(lines: Mapping[int, bytes], name: str, keep: int | None) -> tuple[RowFile, list[str]]:
     """Each line by its own form; all must make rows of one kind. Rows without an id are named by their line, those of
     one line by their turn, too, and belong together."""
     rows: list[Mapping[str, Any]] = []
     kinds: Counter[RowKind] = Counter()
     faults: list[str] = []
     seen: set[str] = set()
-    written = 0
+    total = written = 0
     for number, line in lines.items():
         try:
             kind, made = _read_line(msgspec.json.decode(line), number)
@@ -124,8 +140,10 @@ def _read_each(lines: Mapping[int, bytes], name: str) -> tuple[RowFile, list[str
             break
         kinds[kind] += 1
         seen.update(row["id"] for row in made)
-        rows += made
-    return RowFile(DatasetKind(next(iter(kinds), RowKind.TEXT)), rows), faults
+        total += len(made)
+        if keep is None or len(rows) < keep:
+            rows += made
+    return RowFile(DatasetKind(next(iter(kinds), RowKind.TEXT)), rows, total=total), faults
 
 
 def _read_line(line: Any, number: int) -> tuple[RowKind, list[dict[str, Any]]]:
@@ -134,8 +152,8 @@ def _read_line(line: Any, number: int) -> tuple[RowKind, list[dict[str, Any]]]:
         raise ValueError("is not a JSON object")
     own = line.get("id")
     for kind, row_type in OWN.items():
-        required = {one.name for one in msgspec.structs.fields(row_type) if one.required}
-        if isinstance(own, str) and required <= line.keys() <= set(row_type.__struct_fields__) and _is_plain(line):
+        required, known = FIELDS[kind]
+        if isinstance(own, str) and required <= line.keys() <= known and _is_plain(line):
             _refuse_faults(msgspec.convert(line, row_type).faults())
             return kind, [line]
     form = find_form(line)

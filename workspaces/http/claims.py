@@ -7,8 +7,9 @@ the request finds that, and answers it. A request that made nothing gives its cl
 from __future__ import annotations
 
 import datetime as dt
+import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -41,11 +42,20 @@ def read_key(key: str) -> str:
 
 
 def take_claim(
-    *, by: Actor, key: str, path: str, body: bytes, lasts: dt.timedelta, is_done: Callable[[uuid.UUID], bool]
+    *,
+    by: Actor,
+    key: str,
+    path: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    lasts: dt.timedelta,
+    is_done: Callable[[uuid.UUID], bool],
 ) -> Claim:
-    """`is_done`: whether the request whose claim has this id has made what it was to make; one that has not within
-    `lasts` was a killed process's. Raises InFlight, KeyReused."""
-    digest = xxh3_128(f"POST {path}\n".encode() + body).digest()
+    """`headers`: those that say more of what is asked, by their names. `is_done`: whether the request whose claim has
+    this id has made what it was to make; one that has not within `lasts` was a killed process's. Raises InFlight,
+    KeyReused."""
+    lines = [f"POST {path}", *(f"{name}: {json.dumps(headers[name])}" for name in sorted(headers)), ""]
+    digest = xxh3_128("\n".join(lines).encode() + body).digest()
     with transaction.atomic():
         kept, now = lock_key(by, key), timezone.now()
         if kept is not None:

@@ -56,7 +56,7 @@ class IdempotencyMiddleware:
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> HttpResponse | None:
-        """None lets the request take its usual way: no key, no API, nobody, or a body that the view will refuse."""
+        """None lets the request take its usual way: no key, no API, nobody, or a request that the view will refuse."""
         key = request.META.get("HTTP_IDEMPOTENCY_KEY")
         if key is None or request.method != "POST" or not hasattr(getattr(view, "view_class", None), "scopes"):
             return None
@@ -65,7 +65,10 @@ class IdempotencyMiddleware:
                 fault = FieldFault(HEADER, "is invalid", "1 to 255 visible ASCII characters")
                 raise InvalidInput("The header is invalid.", faults=[fault])
             actor = _authenticate(request, view.view_class.authentication_classes)  # type: ignore[attr-defined]
-            if actor is None or int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BATCH:
+            scope = view.view_class.scopes.get("POST")  # type: ignore[attr-defined]
+            if actor is None or scope is None or not actor.may(scope):
+                return None  # nor do old answers come again to who has lost a role
+            if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BATCH:
                 return None
 
             def ask() -> Any:

@@ -11,6 +11,7 @@ from decisions.agents.caching import LONGEST_SECONDS
 from decisions.agents.kinds import FIVE
 from decisions.models import CHATTING, ActionSpaceKind, Agent, AgentKind, AgentVersion
 from workspaces.http.bodies import StrictBody, any_of
+from workspaces.http.openapi import FaultSerializer
 
 
 class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):
@@ -184,6 +185,21 @@ class AnswerSerializer(serializers.Serializer[Any]):
 
 class AnswersSerializer(serializers.Serializer[Any]):
     answers = AnswerSerializer(many=True)
+
+
+class AnswerFaultSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    fields = FaultSerializer(many=True)  # type: ignore[assignment]
+
+
+class FailedAnswerSerializer(serializers.Serializer[Any]):
+    error = AnswerFaultSerializer()
+
+
+class PartialAnswersSerializer(serializers.Serializer[Any]):
+    answers = serializers.ListField(
+        child=serializers.DictField(), help_text="In the order of the items: an answer, or an `error` of the item alone"
+    )
 
 
 ONE_OR_MORE_ANSWERS = PolymorphicProxySerializer(

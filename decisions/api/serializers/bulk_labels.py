@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from decisions.api.serializers.batches import ItemErrorSerializer
 from decisions.api.serializers.ids import DecisionIdField
 from decisions.editors.corrections import CORRECTING
 from decisions.labelling.matching import MOST_CHOSEN, MOST_IN_BULK
@@ -97,6 +98,9 @@ class CountSerializer(serializers.Serializer[Any]):
     older = serializers.UUIDField(
         allow_null=True, help_text="Decisions before this ID were not looked at; null where all were"
     )
+    errors = ItemErrorSerializer(  # type: ignore[assignment]
+        many=True, read_only=True, help_text="IDs that name no decision here, by their places in `decisions`"
+    )
 
 
 class BulkLabelSerializer(serializers.ModelSerializer[BulkLabel]):
@@ -121,3 +125,12 @@ class BulkLabelSerializer(serializers.ModelSerializer[BulkLabel]):
 
     def get_error(self, bulk: BulkLabel) -> str:
         return bulk.job.error if bulk.job is not None else ""
+
+
+class BulkLabelGivenSerializer(BulkLabelSerializer):
+    errors = ItemErrorSerializer(  # type: ignore[assignment]
+        many=True, read_only=True, help_text="IDs that were left out, by their places in `decisions`"
+    )
+
+    class Meta(BulkLabelSerializer.Meta):
+        fields = [*BulkLabelSerializer.Meta.fields, "errors"]

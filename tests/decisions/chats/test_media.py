@@ -9,6 +9,9 @@ from decisions.chats.media import without_media
 CONTENT = b"\x89PNG...."
 TEXT = base64.b64encode(CONTENT).decode()
 NAMED = {"sha256": hashlib.sha256(CONTENT).hexdigest(), "bytes": len(CONTENT)}
+LONG = bytes(range(256))
+LONG_TEXT = base64.b64encode(LONG).decode()
+LONG_NAMED = {"sha256": hashlib.sha256(LONG).hexdigest(), "bytes": len(LONG)}
 PARTS = [
     (
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{TEXT}"}},
@@ -26,7 +29,45 @@ PARTS = [
         {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{TEXT}"}},
         {"type": "file", "file": NAMED | {"filename": "a.pdf", "media_type": "application/pdf"}},
     ),
+    (
+        {"type": "video_url", "video_url": {"url": f"data:video/mp4;base64,{TEXT}", "fps": 2}},
+        {"type": "video_url", "video_url": NAMED | {"media_type": "video/mp4", "fps": 2}},
+    ),
+    (
+        {"type": "audio_url", "audio_url": f"data:audio/ogg;codecs=opus;base64,{TEXT}"},
+        {"type": "audio_url", "audio_url": NAMED | {"media_type": "audio/ogg"}},
+    ),
+    (
+        {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{TEXT}"},
+        {"type": "input_file", "filename": "a.pdf", "file_data": NAMED | {"media_type": "application/pdf"}},
+    ),
+    (
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": LONG_TEXT}},
+        {"type": "image", "source": LONG_NAMED | {"type": "base64", "media_type": "image/png"}},
+    ),
+    (
+        {"type": "media", "inline_data": {"mime_type": "image/png", "data": LONG_TEXT}},
+        {"type": "media", "inline_data": LONG_NAMED | {"mime_type": "image/png"}},
+    ),
+    (
+        {"type": "video", "video": [f"data:image/png;base64,{TEXT}", "https://example.org/2.png"]},
+        {"type": "video", "video": [NAMED | {"media_type": "image/png"}, "https://example.org/2.png"]},
+    ),
+    (
+        {
+            "type": "tool_result",
+            "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{TEXT}"}}],
+        },
+        {"type": "tool_result", "content": [{"type": "image_url", "image_url": NAMED | {"media_type": "image/png"}}]},
+    ),
 ]
+
+
+def test_sounds_and_pictures_of_an_answer_are_named_as_well():
+    shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{TEXT}"}}
+    message = {"role": "assistant", "content": None, "audio": {"id": "a", "data": TEXT}, "images": [shown]}
+    kept = {"audio": NAMED | {"id": "a"}, "images": [shown | {"image_url": NAMED | {"media_type": "image/png"}}]}
+    assert without_media([message]) == [message | kept]
 
 
 def test_each_is_named_by_what_it_was():
@@ -43,6 +84,8 @@ def test_what_is_no_base64_is_named_by_its_text():
 def test_everything_else_stays():
     link = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     odd = ["x", 3, None, {"type": ["file"]}, {"type": "file", "file": {"file_id": "f"}}, {"type": "image_url"}]
+    odd += [{"type": "record", "record": {"data": "a1b2", "title": "data: of May, June", "url": "https://a.b"}}]
+    odd += [{"type": "tool_use", "input": {"data": "words " * 100}}, {"type": "text", "text": "data:a/b;base64,AAAA"}]
     messages = [{"role": "user", "content": "data:image/png;base64,AAAA"}, {"content": [link, *odd]}, {}, "x"]
     assert without_media(messages) == messages
     assert without_media(messages)[1] is messages[1]

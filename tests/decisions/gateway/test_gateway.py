@@ -30,7 +30,7 @@ from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment, Exposure, FailedRequest, Observation
 from models_registry.versions.services import NewVersion, get_champion, move_alias, register_version, store_artifact
 from tests.engine_task import labelled
-from tools.factories import OPTIONS
+from tools.factories import OPTIONS, AgentFactory, DecisionFactory
 from tools.model_server import running_model_server
 from training.engine.rows.slates import log_probability
 from workspaces.models import KeptAnswer
@@ -439,6 +439,44 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_asked(api, agent, ba
     assert answer.status_code == 400
     assert {fault["field"] for fault in answer.json()["error"]["fields"]} == fields
     assert not Decision.objects.exists()
+
+
+def test_an_item_at_fault_has_an_error_in_its_place_and_the_others_are_decided_on(
+    api, by, agent, base_version, other_workspace
+):
+    """By its fields, its state, its options, and an id that was taken by another question, here or elsewhere."""
+    client, taken = api("route:read"), [str(uuid7()) for _ in range(2)]
+    asked = {"state": {"text": "flight hotel"}}
+    assert client.post("agents/filer/decide", asked | {"id": taken[0]}).status_code == 201
+    DecisionFactory(id=taken[1], agent=AgentFactory(workspace=other_workspace))
+    items = [
+        asked,
+        {"state": "flight"},
+        {"state": {}},
+        asked | {"id": taken[0], "state": {"text": "other"}},
+        asked | {"id": taken[1]},
+        asked | {"options": ["a", "b"]},
+        asked | {"unit": "ann"},
+    ]
+    key = {"Idempotency-Key": "several"}
+    answer = client.post("agents/filer/decide", items, **key)
+    assert answer.status_code == 207, answer.content
+    told = answer.json()["answers"]
+    wrong = {number: one["error"] for number, one in enumerate(told) if "error" in one}
+    assert {number: (error["code"], error["fields"][0]["field"]) for number, error in wrong.items()} == {
+        1: ("invalid_input", "state"),
+        2: ("invalid_input", "state.text"),
+        3: ("id_conflict", "id"),
+        4: ("invalid_input", "id"),
+        5: ("invalid_input", "options"),
+    }
+    assert {told[0]["decision_id"], told[6]["decision_id"], taken[0]} == {
+        str(pk) for pk in Decision.objects.filter(workspace=agent.workspace).values_list("id", flat=True)
+    }
+    again = client.post("agents/filer/decide", items, **key)
+    assert (again.status_code, again.json()) == (207, answer.json())
+    alone = client.post("agents/filer/decide", items[1:5])
+    assert (alone.status_code, Decision.objects.count()) == (400, 4)
 
 
 def test_an_agent_without_a_model_says_so(api, agent):

@@ -38,6 +38,16 @@ def test_a_key_asks_its_agents_and_no_other(limited, agent):
     assert (Decision.objects.count(), Call.objects.count()) == (1, 1)
 
 
+def test_a_key_that_lost_an_agent_gets_no_old_answer(limited, api):
+    client, sent = limited(), question(id=uuid7())
+    key = {"Idempotency-Key": "once"}
+    assert client.post("agents/filer/decide", sent, **key).status_code == 201
+    assert api().request("PATCH", f"keys/{client.key.id}", {"agents": ["later"]}).status_code == 200
+    for headers in ({}, key):
+        refused = client.post("agents/filer/decide", sent, **headers)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "agent_not_allowed")
+
+
 def test_a_spent_budget_refuses_new_questions_until_midnight_and_no_repeat(limited, api):
     client, first = limited(spend_a_day=Decimal("0.0001")), uuid7()
     answered = client.post("agents/filer/decide", question(id=first))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from decisions.importers.records import Reading
+from decisions.importers.tau2 import CHUNK, read_results
 from decisions.models import Decision, Episode, Feedback, Step
 
 pytestmark = pytest.mark.django_db
@@ -96,3 +100,30 @@ def test_a_simulation_by_itself_needs_an_agent(importing: Any, tmp_path: Path) -
     path = write(tmp_path, simulation())
     assert "names no agent; give --agent" in importing(path, *FLAGS).errors
     assert importing(path, *FLAGS, "--agent", "shop").report["decisions"] == 3
+
+
+@pytest.mark.parametrize("head", [7, CHUNK - 40, 3 * CHUNK])
+def test_a_file_of_any_size_is_read_one_simulation_after_the_other(tmp_path: Path, head: int) -> None:
+    many = [simulation(id=f"s-{number}", trial=number, note="x" * 50_000) for number in range(60)]
+    value = results(*many)
+    path = write(tmp_path, {"timestamp": "\n" * (head // 2), "info": value["info"], "tasks": [], **value})
+    text = path.read_text()
+    reading = Reading(name="tau-bench", workspace="w", now=dt.datetime.now(dt.UTC))
+    tracemalloc.start()
+    try:
+        records = read_results(path, reading)
+        assert records is not None
+        places = [record.place.line for record in records if record.value["info"] == value["info"]]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert places == [number for number, line in enumerate(text.splitlines(), 1) if line == "    {" and number > 20]
+    assert peak < path.stat().st_size + head, "less than the file"
+
+
+def test_the_rest_of_a_file_that_is_cut_off_is_told(importing: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, results(simulation(), simulation(id="s-2", trial=1)))
+    path.write_text(path.read_text()[:-400])
+    done = importing(path, *FLAGS)
+    assert (done.report["decisions"], done.report["refused"]) == (3, 1)
+    assert "cut off" in done.report["refusals"][0]

@@ -57,6 +57,22 @@ def faults(answer):
 
 
 class TestOneDecision:
+    @pytest.mark.parametrize("above", [1 + 2**-23, 1.000001])
+    def test_a_probability_of_32_bits_counts_as_1(self, client, above):
+        shares = dict.fromkeys(("propensity", "confidence", "epsilon"), above)
+        sent = body(**shares, alternatives=[{"action": "health", "probability": above}, {"action": "finance"}])
+        assert client.post("decisions", sent).status_code == 201
+        answer = client.post("decisions", [sent, body(propensity=1.00001), sent])
+        assert [one["index"] for one in answer.json()["errors"]] == [1]
+        assert answer.json()["errors"][0]["fields"][0]["reason"] == "Expected `float` <= 1.0"
+        for kept in Decision.objects.all():
+            assert (kept.propensity, kept.confidence, kept.epsilon) == (1, 1, 1)
+            assert kept.alternatives == [
+                {"action": "health", "probability": 1.0},
+                {"action": "finance", "probability": None},
+            ]
+        assert Decision.objects.count() == 3
+
     def test_every_field_comes_back_as_it_was_sent(self, client, api):
         moment = "2026-01-02T03:04:05.678901+00:00"
         sent = body(

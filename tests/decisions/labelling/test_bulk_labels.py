@@ -16,6 +16,7 @@ from jobs.runner import run_job
 from jobs.services import request_cancel
 from tools.factories import DecisionFactory, FeedbackFactory, LabelFactory, MembershipFactory, SkipFactory
 from workspaces.models import AuditEntry
+from workspaces.storage.ids import uuid7
 
 pytestmark = pytest.mark.django_db
 ALL = {"filters": {"agent": "filer"}, "verdict": "confirmed"}
@@ -152,10 +153,18 @@ def test_more_than_the_most_are_refused_and_pieces_of_the_ledger_follow_each_oth
 def test_chosen_decisions_are_labelled_by_their_ids(api, made, other_workspace):
     theirs = DecisionFactory(agent__workspace=other_workspace)
     key, ids = api("feedback:write"), [str(one.id) for one in made[:3]]
-    body = {"decisions": [*ids, str(theirs.id)], "verdict": "confirmed", "dry_run": True}
-    assert key.post("bulk-labels", body).json()["error"]["fields"][0]["field"] == "decisions"
-    asked = key.post("bulk-labels", body | {"decisions": ids}).json()["asked"]
-    done = key.post("bulk-labels", {"decisions": ids, "verdict": "confirmed", "asked": asked}).json()
+    body = {"decisions": [str(theirs.id), str(uuid7())], "verdict": "confirmed", "dry_run": True}
+    refused = key.post("bulk-labels", body)
+    fields = [fault["field"] for fault in refused.json()["error"]["fields"]]
+    assert (refused.status_code, fields) == (400, ["decisions[0]", "decisions[1]"])
+    assert key.post("bulk-labels", body | {"decisions": ids}).json()["errors"] == []
+    ids.insert(1, str(theirs.id))  # which leaves the others
+    counted = key.post("bulk-labels", body | {"decisions": ids}).json()
+    given = {"decisions": ids, "verdict": "confirmed", "asked": counted["asked"]}
+    done = key.post("bulk-labels", given).json()
+    for one in (counted, done):
+        [error] = one["errors"]
+        assert (error["index"], error["code"], error["fields"][0]["field"]) == (1, "not_found", "decisions[1]")
     assert done["labelled"] == 2 and done["labelled_by"].startswith("key:") and done["filters"] == {}
     assert verdicts([theirs]) == [None]
     assert api.of(other_workspace, "admin").get(f"bulk-labels/{done['id']}").status_code == 404

@@ -42,6 +42,7 @@ class Gateway:
             "RECKONER_GATEWAY_CHATS": "2",
             "RECKONER_GATEWAY_PROCESSES": "1",
             "RECKONER_CHAT_BODY_BYTES": "3000000",
+            "RECKONER_CHATS_BYTES": "12000000",
             "TINY_API_KEY": BACKEND_KEY,
             "RECKONER_BACKEND_KEYS": f"TINY_API_KEY=http://127.0.0.1:{self.model_server_port}",
         }

@@ -363,6 +363,7 @@ def test_one_chat_more_than_the_limit_is_refused_and_the_next_is_not(gateway, as
     wait_until(lambda: Call.objects.filter(state="open").count() == 2)
     refused = ask.post("/chat/completions", json=chat())
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+    assert refused.headers["retry-after"] == "1"
     assert "2 chats" in refused.json()["error"]["message"]
     assert Call.objects.count() == 2
     server.held.set()

@@ -12,7 +12,8 @@ from decisions.erasure.erasing import erase_decisions
 from decisions.models import Decision
 from models_registry.models import Call
 from tests.project.gateway.test_chats import CALL, SAYS, WEATHER, chat, wait_until
-from workspaces.models import KeptAnswer
+from workspaces.access.services import change_key_limits
+from workspaces.models import ApiKey, KeptAnswer
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway")]
 KEY = {"Idempotency-Key": "ask-once"}
@@ -66,6 +67,32 @@ def test_another_body_or_path_is_refused_and_a_bad_key_too(ask, helper):
     refused = ask.post("/chat/completions", json=chat(), headers={"Idempotency-Key": "with space"})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "Idempotency-Key")
     assert len(helper[2].asked) == 1
+
+
+@pytest.mark.parametrize("name", ["Unit", "Episode", "Item", "Project", "User", "External-Id"])
+def test_another_header_of_the_decision_is_another_request(name, ask, helper):
+    header = f"X-Reckoner-{name}"
+    for path, body in (ASKED[0], ASKED[2]):
+        key = {"Idempotency-Key": f"once{path}"}
+        first, again = (ask.post(path, json=body, headers=key | {header: "J\xf6rg".encode()}) for _ in range(2))
+        assert (first.status_code, again.headers.get("idempotent-replayed")) == (200, "true")
+        for others in ({header: "ben"}, {}):
+            refused = ask.post(path, json=body, headers=key | others)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (422, "idempotency_key_reused")
+    assert len(helper[2].asked) == 2
+
+
+def test_a_key_that_lost_the_agent_gets_no_old_answer(ask, by, helper, key):
+    assert ask.post("/chat/completions", json=chat(), headers=KEY).status_code == 200
+    row = ApiKey.objects.get(prefix=key.partition(".")[0])
+    change_key_limits(by=by, key=row, changes={"agents": ["other"]})
+    for body in (chat(), chat("helper@champion")):
+        fresh = ask.post("/chat/completions", json=body)
+        assert (fresh.status_code, fresh.json()["error"]["code"]) == (403, "model_not_found")
+    again = ask.post("/chat/completions", json=chat(), headers=KEY)
+    assert (again.status_code, again.json()) == (403, fresh.json())
+    change_key_limits(by=by, key=row, changes={"agents": []})
+    assert ask.post("/chat/completions", json=chat(), headers=KEY).headers["idempotent-replayed"] == "true"
 
 
 def test_while_the_first_runs_the_second_waits(ask, gateway, key, helper):

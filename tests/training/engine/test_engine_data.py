@@ -53,6 +53,11 @@ def test_a_fault_names_its_line_and_field(tmp_path: Path, change: dict[str, Any]
     assert fault in refused.value.faults[0]
 
 
+def test_probabilities_of_32_bits_may_be_a_little_above_1(tmp_path: Path) -> None:
+    above = {"propensity": 1 + 2**-23, "probabilities": [1 + 2**-23, 0.0]}
+    assert read_rows(written(tmp_path / "rows.jsonl", [LOGGED | above]), Logged)[0].propensity == above["propensity"]
+
+
 def test_the_same_groups_are_held_back_and_an_empty_log_is_no_fault(tmp_path: Path) -> None:
     rows = [LOGGED | {"id": str(n), "group": f"g{n // 2}"} for n in range(400)]
     written(tmp_path / "train.jsonl", rows)

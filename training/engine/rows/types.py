@@ -20,6 +20,8 @@ YES, NO = "yes", "no"
 """Of an item of a ranking: whether it is right for the first place."""
 ROUNDING = 1e-3
 """How far probabilities that were written down with few digits may be from adding up to 1."""
+LARGEST_PROBABILITY = 1.0 + 1e-6
+"""Numbers of 32 bits, and sums of them, are a little above 1."""
 
 
 class Prompt(NamedTuple):
@@ -50,7 +52,7 @@ class Slate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if set(options) != {YES, NO}:
             yield f"options: for an item of a ranking they must be {YES} and {NO}"
         for name, value in (("propensity", self.propensity), ("first", self.first)):
-            if value is not None and not 0.0 < value <= 1.0:
+            if value is not None and not 0.0 < value <= LARGEST_PROBABILITY:
                 yield f"slate.{name}: {value} must be above 0, up to 1"
 
 
@@ -123,7 +125,7 @@ class Logged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         yield from _option_faults(self.options)
         if self.action not in self.options:
             yield f"action: {self.action!r} is not among the options"
-        if self.propensity is not None and not 0.0 < self.propensity <= 1.0:
+        if self.propensity is not None and not 0.0 < self.propensity <= LARGEST_PROBABILITY:
             yield f"propensity: {self.propensity} must be above 0, up to 1"
         yield from _value_faults(self.reward, self.right)
         if self.probabilities is not None:
@@ -342,7 +344,10 @@ def _value_faults(reward: float | None, right: float | None) -> Iterator[str]:
 def _probability_faults(probabilities: Sequence[float], options: int) -> Iterator[str]:
     if len(probabilities) != options:
         yield f"probabilities: {len(probabilities)} are given for {options} options"
-    elif not all(0.0 <= p <= 1.0 for p in probabilities) or abs(math.fsum(probabilities) - 1.0) > ROUNDING:
+    elif (
+        not all(0.0 <= p <= LARGEST_PROBABILITY for p in probabilities)
+        or abs(math.fsum(probabilities) - 1.0) > ROUNDING
+    ):
         yield "probabilities: must lie in [0, 1] and add up to 1"
 
 
