@@ -10,6 +10,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
 from django.db.utils import DatabaseError
 from django.utils import timezone
 
@@ -78,9 +80,11 @@ class JobContext:
         self.completed = True
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """`fraction` in [0, 1]. Raises StaleFence."""
+        """`fraction` in [0, 1]; what an earlier attempt had reached stands until this one is further. Raises
+        StaleFence."""
+        reached = Greatest(F("progress"), min(1.0, max(0.0, fraction)))
         changed = Job.objects.filter(id=self.job_id, fence=self.fence, state=JobState.RUNNING).update(
-            progress=min(1.0, max(0.0, fraction)), message=message[:500]
+            progress=reached, message=message[:500]
         )
         if changed != 1:
             self._lost.set()
