@@ -13,11 +13,11 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 from django.db.utils import DatabaseError
-from django.utils import timezone
 
 from jobs.errors import StaleFence
 from jobs.models import Job, JobState
 from workspaces.models import Workspace
+from workspaces.storage.clock import database_now
 
 
 def renew_lease(job_id: uuid.UUID, fence: int) -> bool:
@@ -69,7 +69,7 @@ class JobContext:
             result=dict(result or {}),
             lease_until=None,
             progress=1.0,
-            finished_at=timezone.now(),
+            finished_at=database_now(),
             error="",
         )
         if changed != 1:
