@@ -103,6 +103,12 @@ class JobContext:
         if self._lost.is_set():
             raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
 
+    def confirm_owned(self) -> None:
+        """Asks the database: after a freeze the heartbeat may not have looked yet. Call before an effect outside of a
+        fenced transaction. Raises StaleFence."""
+        with self.fenced():
+            pass
+
     @contextmanager
     def heartbeat(self) -> Iterator[None]:
         """Renews the lease from a thread while the handler works; the runner wraps handlers in it."""
