@@ -111,8 +111,8 @@ FAULTS = (
     ),
     Fault(
         "F13", "a full disk",
-        (_tests("tests/project/test_full_disk.py",
-                "tests/models_registry/test_artifacts.py::test_a_disk_that_fails_leaves_nothing"),),
+        (_tests("tests/project/test_full_disk.py"),
+         _tests("tests/models_registry/test_artifacts.py::test_a_disk_that_fails_leaves_nothing")),
     ),
     Fault(
         "F14", "one Idempotency-Key a hundred times at once",
