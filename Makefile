@@ -10,7 +10,7 @@ WORKERS ?= 2
 SERVERS ?= 16,redis
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-servers check fix env install text s3 exports lock wheel clean browser bubblewrap swift vllm
+.PHONY: help run test test-all test-faults test-servers check fix env install text s3 exports lock wheel clean browser bubblewrap swift vllm
 
 help: ## Lists the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,9 @@ test: $(VENV)/dev-$(TORCH).stamp browser bubblewrap ## Installs what the tests n
 
 test-all: test swift ## The quick tests, then all others: kills, whole loops, exports, TRL, resuming, the browser
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not core and (slow or browser)" $(ARGS)
+
+test-faults: $(VENV)/dev-$(TORCH).stamp exports bubblewrap ## Causes every fault of docs/operations.md: an hour; ARGS=--quick takes fewer
+	@$(BIN)/python -m tools.faults $(ARGS)
 
 test-servers: $(VENV)/dev-$(TORCH).stamp ## The same tests against PostgreSQL 16 and redis-server over TCP; SERVERS=18,valkey for those
 	$(BIN)/python -m tests.servers $(SERVERS) -- -n $(WORKERS) --dist loadgroup $(ARGS)

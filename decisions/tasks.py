@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from celery import shared_task
 from django.conf import settings
-from django.utils import timezone
 
 from decisions.ingest.item_ends import apply_item_outcomes
 from decisions.judges.calibrating import CALIBRATE_JUDGES, calibrate_judge, calibrate_judges
@@ -31,6 +30,7 @@ from jobs.registry import job_kind
 from jobs.services import enqueue_daily, enqueue_job
 from models_registry.experiments.holdouts import follow_holdouts
 from workspaces.access.actors import system
+from workspaces.storage.clock import database_now
 
 MATURE_OUTCOMES = "decisions.mature_outcomes"
 MAKE_PARTITIONS = "decisions.make_partitions"
@@ -148,13 +148,13 @@ def mature_all_outcomes(context: JobContext) -> dict[str, Any]:
 
 @job_kind(MAKE_PARTITIONS)
 def make_partitions(context: JobContext) -> dict[str, Any]:
-    return {"made": ensure_partitions(timezone.now())}
+    return {"made": ensure_partitions(database_now())}
 
 
 @job_kind(DROP_OLD_MONTHS)
 def drop_old(context: JobContext) -> dict[str, Any]:
     # No fence: a month that is gone is gone, and a second run finds nothing.
-    dropped = drop_old_months(now=timezone.now(), months=settings.KEEP_MONTHS)
+    dropped = drop_old_months(now=database_now(), months=settings.KEEP_MONTHS)
     return {"months": len(dropped), "rows": sum(sum(one.rows.values()) for one in dropped)}
 
 
@@ -175,7 +175,7 @@ def queue_judges() -> None:
 @shared_task(name="decisions.queue_outcomes")
 def queue_outcomes() -> None:
     # Two beats in one minute make one job.
-    enqueue_job(kind=MATURE_OUTCOMES, dedupe_key=f"{int(timezone.now().timestamp()) // 30}")
+    enqueue_job(kind=MATURE_OUTCOMES, dedupe_key=f"{int(database_now().timestamp()) // 30}")
 
 
 @shared_task(name="decisions.queue_partitions")

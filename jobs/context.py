@@ -10,12 +10,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
 from django.db.utils import DatabaseError
-from django.utils import timezone
 
 from jobs.errors import StaleFence
 from jobs.models import Job, JobState
 from workspaces.models import Workspace
+from workspaces.storage.clock import database_now
 
 
 def renew_lease(job_id: uuid.UUID, fence: int) -> bool:
@@ -67,7 +69,7 @@ class JobContext:
             result=dict(result or {}),
             lease_until=None,
             progress=1.0,
-            finished_at=timezone.now(),
+            finished_at=database_now(),
             error="",
         )
         if changed != 1:
@@ -78,9 +80,11 @@ class JobContext:
         self.completed = True
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """`fraction` in [0, 1]. Raises StaleFence."""
+        """`fraction` in [0, 1]; what an earlier attempt had reached stands until this one is further. Raises
+        StaleFence."""
+        reached = Greatest(F("progress"), min(1.0, max(0.0, fraction)))
         changed = Job.objects.filter(id=self.job_id, fence=self.fence, state=JobState.RUNNING).update(
-            progress=min(1.0, max(0.0, fraction)), message=message[:500]
+            progress=reached, message=message[:500]
         )
         if changed != 1:
             self._lost.set()
@@ -98,6 +102,12 @@ class JobContext:
         """Raises StaleFence once a heartbeat has found another owner."""
         if self._lost.is_set():
             raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
+
+    def confirm_owned(self) -> None:
+        """Asks the database: after a freeze the heartbeat may not have looked yet. Call before an effect outside of a
+        fenced transaction. Raises StaleFence."""
+        with self.fenced():
+            pass
 
     @contextmanager
     def heartbeat(self) -> Iterator[None]:

@@ -9,7 +9,6 @@ import uuid
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils import timezone
 
 from jobs.context import JobContext
 from jobs.errors import Defer, JobCancelled, Permanent, StaleFence
@@ -17,6 +16,7 @@ from jobs.hints import send_hint
 from jobs.models import Job, JobState
 from jobs.registry import list_kinds
 from jobs.services import notify_end
+from workspaces.storage.clock import database_now
 from workspaces.storage.full_disk import find_full_disk
 
 logger = structlog.get_logger(__name__)
@@ -81,7 +81,7 @@ def _end(context: JobContext, state: JobState, reason: str) -> JobState | None:
     try:
         with context.fenced():
             Job.objects.filter(id=context.job_id).update(
-                state=state, error=reason, lease_until=None, finished_at=timezone.now()
+                state=state, error=reason, lease_until=None, finished_at=database_now()
             )
             notify_end(Job.objects.get(id=context.job_id))
     except StaleFence:
@@ -113,7 +113,7 @@ def _defer(context: JobContext, later: Defer) -> JobState | None:
 
 
 def _requeue(context: JobContext, seconds: float, changes: dict[str, object]) -> JobState | None:
-    run_after = timezone.now() + dt.timedelta(seconds=seconds)
+    run_after = database_now() + dt.timedelta(seconds=seconds)
     try:
         with context.fenced():
             # Cancelling takes the same lock. A queued job with a cancel request is never claimed, so it ends here.

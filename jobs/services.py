@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from jobs import hints
 from jobs.errors import AlreadyFinished, NotRetryable
 from jobs.models import TERMINAL, Job, JobState, Outbox
 from jobs.registry import list_kinds
 from workspaces.models import Workspace
+from workspaces.storage.clock import database_now
 
 
 @transaction.atomic
@@ -39,7 +39,7 @@ def enqueue_job(
         queue=queue,
         payload=dict(payload or {}),
         dedupe_key=dedupe_key,
-        run_after=run_after or timezone.now(),
+        run_after=run_after or database_now(),
         max_attempts=max_attempts,
     )
     if dedupe_key is None:
@@ -64,7 +64,7 @@ def _insert_once(job: Job) -> Job:
 
 def enqueue_daily(*, kind: str, hour: int, now: dt.datetime | None = None) -> Job:
     """The job of the day that began at `hour` (UTC): asked for every hour, made once, and again after it died."""
-    day = (now or timezone.now()) - dt.timedelta(hours=hour)
+    day = (now or database_now()) - dt.timedelta(hours=hour)
     return enqueue_job(kind=kind, dedupe_key=f"{day:%Y-%m-%d}")
 
 
@@ -77,7 +77,7 @@ def retry_job(*, job_id: uuid.UUID) -> Job:
         raise NotRetryable(f"it is {job.state}; only a dead job can be retried.")
     if kind is None or kind.on_end is not None:
         raise NotRetryable("the work it was part of has ended; start that again.")
-    job.state, job.attempts, job.run_after, job.finished_at = JobState.QUEUED, 0, timezone.now(), None
+    job.state, job.attempts, job.run_after, job.finished_at = JobState.QUEUED, 0, database_now(), None
     try:
         with transaction.atomic():
             job.save(update_fields=["state", "attempts", "run_after", "finished_at"])
@@ -97,7 +97,7 @@ def request_cancel(*, job_id: uuid.UUID) -> Job:
     job.cancel_requested = True
     if job.state == JobState.QUEUED:
         job.state = JobState.CANCELLED
-        job.finished_at = timezone.now()
+        job.finished_at = database_now()
         notify_end(job)
     job.save(update_fields=["cancel_requested", "state", "finished_at"])
     return job

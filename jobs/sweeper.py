@@ -11,11 +11,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from jobs.hints import send_hint
 from jobs.models import TERMINAL, Job, JobState, Outbox
 from jobs.services import notify_end
+from workspaces.storage.clock import database_now
 
 logger = structlog.get_logger(__name__)
 
@@ -77,9 +77,9 @@ def _take_back(job_id: uuid.UUID) -> str | None:
                 job.state, job.error = JobState.DEAD, f"its worker was lost {job.attempts} times"
             else:
                 job.state, job.error = JobState.QUEUED, "its worker was lost"
-                job.run_after = timezone.now()
+                job.run_after = database_now()
             if job.is_terminal:
-                job.finished_at = timezone.now()
+                job.finished_at = database_now()
             job.save(update_fields=["lease_until", "fence", "state", "error", "run_after", "finished_at"])
             if job.is_terminal:
                 notify_end(job)

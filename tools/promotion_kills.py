@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import connections, transaction
@@ -41,8 +42,11 @@ PLACES: tuple[Place, ...] = (
 )
 
 
-def die_while(promote: Callable[[], object], place: Place) -> bool:
-    """Runs `promote` in a fork of this process, which kills itself at the place; False where it did not come by.
+def die_while(
+    work: Callable[[], object], place: Place, owners: Mapping[str, Any] = OWNERS, *, passing: int = 0
+) -> bool:
+    """Runs `work` in a fork of this process, which kills itself at the place, that of `owners`, after it has come by
+    `passing` times; False where it did not come by so often.
 
     This process must not be in a transaction: its connections are closed, so that the fork has none of them.
     """
@@ -56,24 +60,27 @@ def die_while(promote: Callable[[], object], place: Place) -> bool:
             # that were made before it. They are this process's: the fork forgets them, and connects anew.
             for wrapper in connections.all(initialized_only=True):
                 wrapper.connection = None
-            _arm(*place)
-            promote()
+            _arm(owners[place[0]], place[1], place[2], passing)
+            work()
         finally:
             os._exit(1)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-def _arm(owner: str, name: str, side: str) -> None:
-    real = getattr(OWNERS[owner], name)
+def _arm(owner: Any, name: str, side: str, passing: int) -> None:
+    real, left = getattr(owner, name), itertools.count(passing, -1)
 
     def dies(*given: Any, **named: Any) -> Any:
-        if side == "before":
+        last = next(left) == 0
+        if last and side == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        real(*given, **named)
-        os.kill(os.getpid(), signal.SIGKILL)
+        done = real(*given, **named)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
 
-    setattr(OWNERS[owner], name, dies)
+    setattr(owner, name, dies)
 
 
 def find_disagreements(model: RegisteredModel, before: ModelVersion, tried: ModelVersion) -> list[str]:

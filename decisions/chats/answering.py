@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 from django.db import transaction
-from django.utils import timezone
 
 from decisions.agents.current import CurrentAgent, find_agents
 from decisions.chats.recalling import keep_answer, name_of_answer, recall_answer
@@ -53,6 +52,7 @@ from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.claims import close_claim
 from workspaces.http.idempotency import made_id
+from workspaces.storage.clock import database_now
 from workspaces.storage.ids import uuid7
 
 REFERENCE = re.compile(r"(?:models:/)?(?P<agent>[\w-]{1,63})(?P<version>[:@/].{1,100})?", re.DOTALL)
@@ -138,7 +138,7 @@ def begin_chat(
     """`standing`: of the key and the agent that the chat names, as it was kept; then a refusal may be out of date, too.
     Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, BudgetReserved, NoChampion, InvalidInput,
     OutOfDate; nothing is open then."""
-    started, now, about = time.perf_counter(), timezone.now(), about or About()
+    started, now, about = time.perf_counter(), database_now(), about or About()
     current, pinned = _find_model(by, chat.model) if standing is None else _find_kept(by, chat.model, standing)
     _refuse_what_does_not_fit(current, chat)
     request, places = _route(chat, _identify(chat, about), current, pinned, standing)
@@ -160,7 +160,7 @@ def begin_chat(
 def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, error: str = "") -> None:
     """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, and
     this is what was generated until then; FAILED: the server broke off, as `error` says."""
-    now = timezone.now()
+    now = database_now()
     request = _served(begun, ended.attempt)
     written, endpoint = ended.written, ended.attempt.place.endpoint
     cached = begun.recalled is not None
@@ -223,7 +223,7 @@ def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
             tokens_out=spent.tokens_out,
             cost=endpoint.price(spent.tokens_in, spent.tokens_out),
         )
-    close_calls(by=begun.by, endings=[ending], now=timezone.now())
+    close_calls(by=begun.by, endings=[ending], now=database_now())
     _close_claim(begun, answered=False)
 
 
@@ -238,7 +238,7 @@ def cut_chat(*, begun: Begun, ended: Ended, reason: str) -> None:
 def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True, backend: uuid.UUID | None = None) -> None:
     """`unanswered`: no server could, which counts against the arm assigned; else the request itself was wrong.
     `backend`: the one that was asked last."""
-    now = timezone.now()
+    now = database_now()
     if unanswered:
         waited_ms = (time.perf_counter() - begun.started) * 1000
         reply = ModelReply(begun.request, waited_ms, error=reason, backend=backend)

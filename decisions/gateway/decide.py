@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.agents.current import CurrentAgent, get_current_agent
@@ -45,6 +44,7 @@ from models_registry.errors import BackendRefused, BackendUnavailable, NoChampio
 from models_registry.models import CallKind, CallState
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.storage.clock import database_now
 from workspaces.storage.ids import uuid7
 
 # Cryptographic seeding is not needed, independence from every other generator is.
@@ -64,7 +64,7 @@ def decide(
     An item whose `id` was decided before, or is decided by another call at this moment, gets the recorded answer: a
     retry is harmless.
     """
-    now = timezone.now()
+    now = database_now()
     current = get_current_agent(by, agent)
     refuse_agent(by=by, agent=agent)  # of recorded answers, too: a key may have lost the agent
     identified = identify_items(items)
@@ -165,7 +165,7 @@ def ask_models(by: Actor, requests: Sequence[RoutedRequest], now: dt.datetime) -
         close_calls(by=by, endings=endings, now=now)
         raise
     if unanswered := [one for one in replies if not one.answered]:
-        record_failures(by, unanswered, [one for one in replies if one.answered], timezone.now())
+        record_failures(by, unanswered, [one for one in replies if one.answered], database_now())
         raise BackendUnavailable(f"The model server could not answer: {unanswered[0].error}")
     return replies
 

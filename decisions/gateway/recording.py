@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from decisions.agents.kinds import KINDS
 from decisions.errors import IdNotUsable
@@ -26,6 +25,7 @@ from decisions.models import Decision
 from models_registry.calls.records import CLOSED, Ending, Opening, close_calls, closing, open_calls
 from models_registry.models import Arm, CallKind, CallState, Exposure, FailedRequest
 from workspaces.access.actors import Actor
+from workspaces.storage.clock import database_now
 from workspaces.storage.prepared import prepared_cursor
 
 OWN_COLUMNS = {"token_ids": "jsonb", "logprobs": "jsonb", "tokens_estimated": "bool"}
@@ -65,7 +65,7 @@ def record_again(
     transaction. A cached answer is a decision like any other; its call says that it was cached and cost nothing. Greedy
     ones only, and outside experiments, whose arms are compared by their latency and cost. Raises IdConflict,
     IdNotUsable, Erased."""
-    now = timezone.now()
+    now = database_now()
     requests = [replace(request, id=item_id, item=item) for item_id, item in items]
     open_calls(by=by, kind=CallKind.DECIDE, openings=[Opening(one.id, one.route.version) for one in requests], now=now)
     rows = [
@@ -223,7 +223,7 @@ def _write(by: Actor, rows: Sequence[Row]) -> Collection[uuid.UUID]:
 
 
 def _close(by: Actor, rows: Sequence[Row], endings: Sequence[Ending]) -> None:
-    close_calls(by=by, endings=endings, now=timezone.now())
+    close_calls(by=by, endings=endings, now=database_now())
     mark_late_decisions(by.workspace.id, {row["item_ref"] for row in rows if row["item_ref"]})
 
 

@@ -6,7 +6,6 @@ import datetime as dt
 import uuid
 from collections.abc import Sequence
 
-from django.utils import timezone
 from msgspec import UNSET
 from msgspec.structs import astuple
 
@@ -31,6 +30,7 @@ from decisions.ingest.writer import Columns, Table
 from models_registry.models import ModelVersion
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.storage.clock import database_now
 from workspaces.storage.ids import is_uuid7_between, uuid7, uuid7_bound
 
 DECISION_TABLE = Table(
@@ -84,7 +84,7 @@ def record_decisions(
 
     Ids may be as old as `since`, which imports of old files give; 400 days without it.
     """
-    now = timezone.now()
+    now = database_now()
     agents = find_agents(by, {item.agent for _, item in items})
     versions = _find_model_versions(by, agents, items)
 
@@ -101,7 +101,7 @@ def check_decisions(
     taken or erased are only found when they are recorded."""
     agents = find_agents(by, {item.agent for _, item in items})
     versions = _find_model_versions(by, agents, items)
-    return _prepare_decisions(by, items, agents, versions, timezone.now(), since).errors
+    return _prepare_decisions(by, items, agents, versions, database_now(), since).errors
 
 
 def _find_model_versions(

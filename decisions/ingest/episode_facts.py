@@ -8,7 +8,6 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
 
 from decisions.agents.current import find_agents, unknown_agent
 from decisions.errors import Erased
@@ -18,6 +17,7 @@ from decisions.ingest.episodes import TRACE, Named, ensure_episodes
 from decisions.ingest.step_schemas import EpisodeIn
 from decisions.models import Episode
 from workspaces.access.actors import Actor
+from workspaces.storage.clock import database_now
 
 TOLD = (
     *("session", "unit", "query", "final_response", "tasks_created", "tasks_completed", "tasks_failed", "llm_calls"),
@@ -28,7 +28,7 @@ TOLD = (
 @transaction.atomic
 def record_episodes(*, by: Actor, items: Sequence[tuple[int, EpisodeIn]]) -> BatchResult:
     """In the order given. Bad items are reported, the rest is kept. A repeat that says nothing new is a duplicate."""
-    now = timezone.now()
+    now = database_now()
     agents = find_agents(by, {item.agent for _, item in items})
     errors: list[ItemError] = []
     good: list[tuple[int, Named, EpisodeIn]] = []

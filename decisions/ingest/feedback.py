@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from django.db import connection
 from django.db.models import Q
-from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.answer_ids import FORMS
@@ -26,6 +25,7 @@ from decisions.models.tombstones import ERASED_HASH
 from decisions.models.verdicts import VERDICT
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.storage.clock import database_now
 from workspaces.storage.ids import uuid7, uuid7_time
 
 FEEDBACK_TABLE = Table(
@@ -72,7 +72,7 @@ def record_feedback(
 
     `since` as in `record_decisions`. `ours`: a service of Reckoner's writes it, and may use `OUR_KEYS`.
     """
-    now = timezone.now()
+    now = database_now()
     barred = _find_targets(by, [item for _, item in items])
     # An erasure also takes feedback on a unit, where a repeat without an id is recognised by its key alone.
     spent = find_erased(by.workspace, FEEDBACK, filter(None, {_erasable_name(item) for _, item in items}))

@@ -13,10 +13,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from django.db import connection, transaction
-from django.utils import timezone
 
 from decisions.models.tombstones import NOT_ERASED
 from workspaces.models import Workspace
+from workspaces.storage.clock import database_now
 
 # A decision and its item's end may be recorded at the same moment without seeing each other, so the daily run checks
 # again what was applied since the day before.
@@ -92,7 +92,7 @@ def apply_item_outcomes(
 
     `again` includes what was applied within OVERLAP.
     """
-    now = timezone.now()
+    now = database_now()
     scope = ["true"]
     if workspace is not None:
         scope.append("c.workspace_id = %(workspace)s")

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import msgspec
 from django.db import transaction
-from django.utils import timezone
 from msgspec import UNSET, Meta, UnsetType
 
 from decisions.agents.kinds.expectations import expected_minutes
@@ -25,6 +24,7 @@ from decisions.models.tombstones import ERASED_HASH
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
 from workspaces.models import Workspace
+from workspaces.storage.clock import database_now
 from workspaces.storage.ids import uuid7
 
 Word = Annotated[str, Meta(min_length=1, max_length=32)]
@@ -92,7 +92,7 @@ def _refusal(one: _Reported, first: StatusChange) -> ReckonerError | None:
 @transaction.atomic
 def record_status_changes(*, by: Actor, items: Sequence[tuple[int, StatusChangeIn]]) -> BatchResult:
     """In order of the clients' clocks. Bad ones are reported, the rest is stored; outcomes of items are applied."""
-    now = timezone.now()
+    now = database_now()
     reported, errors = _check(by, items, now)
     known = _find_repeats(by.workspace, reported)
     # Refused and repeated changes make no item and rename no project.

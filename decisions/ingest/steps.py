@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from django.utils import timezone
 from msgspec import UNSET
 
 from decisions.agents.current import CurrentAgent, find_agents, unknown_agent
@@ -30,6 +29,7 @@ from decisions.models import Decision
 from decisions.models.tombstones import ERASED_HASH
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, NotFound
+from workspaces.storage.clock import database_now
 from workspaces.storage.ids import uuid7, uuid7_time
 
 STEP_TABLE = Table(
@@ -76,7 +76,7 @@ def record_steps(*, by: Actor, items: Sequence[tuple[int, StepIn]], since: dt.da
 
     `since` as in `decisions.ingest.decisions.record_decisions`.
     """
-    now = timezone.now()
+    now = database_now()
     agents = find_agents(by, {item.agent for _, item in items if item.agent is not None})
     found = {
         row[0]: row[1:]

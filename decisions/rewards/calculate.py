@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import msgspec
 from django.db import connection, transaction
-from django.utils import timezone
 
 from decisions.models import RewardSpec
 from decisions.rewards.due import count_due, find_due, mark_due
@@ -23,6 +22,7 @@ from decisions.rewards.gathering import Gathered, find_stored, gather_facts
 from decisions.rewards.judged import judges_that_count
 from decisions.rewards.measuring import ask_again, ask_to_measure
 from decisions.rewards.valuing import Plan, Valued, make_plan
+from workspaces.storage.clock import database_now
 
 CHUNK = 4000
 """Decisions of one transaction: about half a second."""
@@ -174,7 +174,7 @@ def _facts_of(spec: RewardSpec, plan: Plan, moments: Mapping[uuid.UUID, dt.datet
         compared=plan.compares,
         judges=plan.judges,
         moments=moments,
-        now=timezone.now(),
+        now=database_now(),
     )
 
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from django.db import connection
 from django.db.models import Count, Q
-from django.utils import timezone
 
 from decisions.models import Agent, Decision
 from decisions.rewards.calculate import values_as_of
@@ -48,6 +47,7 @@ from models_registry.models import (
     Observation,
     Variant,
 )
+from workspaces.storage.clock import database_now
 
 BATCH = 5000
 RECORDED_WITHIN = dt.timedelta(minutes=15)
@@ -98,7 +98,7 @@ class _Unit:
 
 def mature_outcomes(now: dt.datetime | None = None) -> list[Matured]:
     """For every running experiment: consume what has matured and act on the verdict."""
-    moment = now or timezone.now()
+    moment = now or database_now()
     done = []
     for experiment in Experiment.objects.filter(state=ExperimentState.RUNNING).select_related("workspace"):
         try:
@@ -288,7 +288,7 @@ def _count_requests(
     """Every request of the experiment by the arm assigned; those failed that something else, or nobody, answered. And
     the part of them that need not be counted again: only what was recorded since is read."""
     before = read_counted(experiment)
-    until = min(now, timezone.now()) - RECORDED_WITHIN
+    until = min(now, database_now()) - RECORDED_WITHIN
     if before.until is not None and until <= before.until:
         until = before.until
     counted = before + _requests_between(experiment, assigned, before.until, until)

@@ -15,7 +15,6 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Q
-from django.utils import timezone
 
 from models_registry.artifacts.holders import require_files
 from models_registry.errors import ExperimentRunning, HoldoutOver, HoldoutRunning
@@ -30,6 +29,7 @@ from models_registry.versions.retirement import refuse_retired
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import InvalidInput
+from workspaces.storage.clock import database_now
 
 EVERY = dt.timedelta(hours=1)
 """How old its figures may get while it runs."""
@@ -64,7 +64,7 @@ def open_holdout(*, by: Actor, version: ModelVersion, share: float, seconds: flo
         raise HoldoutRunning(f"Model {version.registered_model} has a holdout running; end it first.")
     require_files(version)
     refuse_retired(version)
-    now = timezone.now()
+    now = database_now()
     holdout = Holdout.objects.create(
         workspace=by.workspace,
         registered_model=version.registered_model,
@@ -102,7 +102,7 @@ def end_holdout(*, by: Actor, holdout: Holdout, reason: str) -> Holdout:
     locked = Holdout.objects.select_for_update().get(id=holdout.id)
     if locked.ended_at is not None:
         raise HoldoutOver("The holdout is over.")
-    locked.ended_at, locked.end_reason = timezone.now(), reason
+    locked.ended_at, locked.end_reason = database_now(), reason
     locked.save(update_fields=["ended_at", "end_reason"])
     record_audit(by=by, action="holdout.ended", target=f"holdout:{holdout.id}", details={"reason": reason})
     return locked
@@ -110,7 +110,7 @@ def end_holdout(*, by: Actor, holdout: Holdout, reason: str) -> Holdout:
 
 def follow_holdouts(now: dt.datetime | None = None) -> int:
     """Ends those whose time is up, and counts those again that were not counted lately. The number that was counted."""
-    moment = now or timezone.now()
+    moment = now or database_now()
     Holdout.objects.filter(ended_at__isnull=True, ends_at__lte=moment).update(ended_at=moment)
     settled = Q(ended_at__isnull=False, counted_at__gte=F("ended_at") + FEEDBACK)
     due = Holdout.objects.exclude(settled).filter(Q(counted_at__isnull=True) | Q(counted_at__lte=moment - EVERY))

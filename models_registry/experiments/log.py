@@ -9,11 +9,11 @@ import datetime as dt
 from collections.abc import Sequence
 
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from models_registry.models import BY_SOMEBODY, Experiment, Look, LookAction, Phase
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.storage.clock import database_now
 
 EVERY = dt.timedelta(hours=1)
 GROWTH = 1.05
@@ -52,6 +52,7 @@ def record_look(*, by: Actor, experiment: Experiment, action: LookAction, reason
         by=by.name if action in BY_SOMEBODY else "",
         reasons=list(reasons),
         phase=phase.number,
+        at=database_now(),
         treatment_share=phase.treatment_share,
         guardrails=experiment.guardrail_evidence,
         **{name: getattr(experiment, name) for name in FIGURES},
@@ -61,7 +62,7 @@ def record_look(*, by: Actor, experiment: Experiment, action: LookAction, reason
 def is_look_due(experiment: Experiment, now: dt.datetime | None = None) -> bool:
     """Whether a look at which nothing was done is kept: hourly, and while the units still grow fast."""
     last = Look.objects.filter(experiment=experiment).first()
-    if last is None or (now or timezone.now()) - last.at >= EVERY:
+    if last is None or (now or database_now()) - last.at >= EVERY:
         return True
     units = experiment.units_control + experiment.units_treatment
     return units > GROWTH * (last.units_control + last.units_treatment)

@@ -16,7 +16,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Count, Exists, Max, OuterRef
-from django.utils import timezone
 
 from models_registry.experiments.evidence import (
     UNIT_COLUMNS,
@@ -37,6 +36,7 @@ from models_registry.models import Arm, Experiment, Exposure, LookAction, Observ
 from models_registry.statistics.promotion import Bounds, Evidence, Verdict, decide
 from models_registry.statistics.sample_ratio import PhaseCount, check_sample_ratio
 from workspaces.access.actors import system
+from workspaces.storage.clock import database_now
 
 REBUILT_AT_ONCE = 20_000
 
@@ -246,7 +246,7 @@ def read_verdict(experiment: Experiment) -> Verdict:
         log_e_minus=experiment.log_e_minus,
         matured_control=experiment.units_control,
         matured_treatment=experiment.units_treatment,
-        age_seconds=(timezone.now() - experiment.started_at).total_seconds(),
+        age_seconds=(database_now() - experiment.started_at).total_seconds(),
         guardrails=as_evidence(experiment.guardrail_evidence),
         sample_ratio_mismatch=experiment.sample_ratio_mismatch,
         requests_control=experiment.requests_control,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.utils import timezone
 
 from models_registry.experiments.feedback_lag import find_window
 from models_registry.experiments.guardrails import as_evidence
@@ -20,6 +19,7 @@ from models_registry.statistics.ramp import RampBounds, find_obstacles
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.storage.clock import database_now
 from workspaces.templatetags.show import percent
 
 
@@ -77,7 +77,7 @@ def change_share(*, by: Actor, experiment: Experiment, treatment_share: float, r
 def _open_phase(
     by: Actor, experiment: Experiment, before: Phase, share: float, action: LookAction, reasons: Sequence[str]
 ) -> Phase:
-    before.ended_at = timezone.now()
+    before.ended_at = database_now()
     before.save(update_fields=["ended_at"])
     window = before.attribution_window_seconds
     if experiment.attribution_auto:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.utils import timezone
 
 from models_registry.backends.asking import ready_version
 from models_registry.errors import BackendUnavailable, CannotRevert
@@ -35,6 +34,7 @@ from models_registry.versions.approval import require_approval
 from models_registry.versions.services import drop_alias, find_last_move, move_alias, refuse_reward_model
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
+from workspaces.storage.clock import database_now
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def end_experiment(*, by: Actor, experiment: Experiment, action: LookAction, rea
     """Call inside a transaction that holds the experiment's row, and of a group the model's, with one of `ENDS`. The
     version that was tried is nobody's challenger any more, whatever came of it. The others of a group end with a
     promotion: they were compared with what is no longer the champion."""
-    now, state = timezone.now(), ENDS[action]
+    now, state = database_now(), ENDS[action]
     record_look(by=by, experiment=experiment, action=action, reasons=reasons)
     verdict = ": ".join(reasons) if action == LookAction.STOP else "; ".join(reasons)
     experiment.state, experiment.ended_at, experiment.verdict = state, now, verdict[:500]

@@ -42,6 +42,7 @@ from models_registry.versions.services import get_champion, move_alias
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault, InvalidInput
+from workspaces.storage.clock import database_now
 from workspaces.templatetags.show import points
 
 BOUNDS = (
@@ -207,6 +208,8 @@ def add_experiment(
         running=msgspec.to_builtins(Comparison()),
         **bounds,
     )
+    experiment.started_at = database_now()  # looks ask how old it is
+    experiment.save(update_fields=["started_at"])
     Phase.objects.create(
         workspace=by.workspace,
         experiment=experiment,

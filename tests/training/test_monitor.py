@@ -102,7 +102,7 @@ def say(output: Path, *events: dict[str, Any]) -> None:
 HALF = (
     {"kind": "metric", "step": 1, "values": {"entropy": 1.0, "loss": 0.9}},
     {"kind": "metric", "step": 2, "values": {"loss": 0.4}},
-    {"kind": "progress", "step": 2, "total": 4, "fraction": 0.5, "message": "update 2 of 4"},
+    {"kind": "progress", "step": 2, "total": 4, "fraction": 0.5, "share": 0.5, "message": "update 2 of 4"},
     {"kind": "warning", "message": "little memory"},
 )
 

@@ -19,6 +19,7 @@ from transformers import AutoConfig
 
 from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.attempt.checkpoints import newest_checkpoint, write_synced
+from training.engine.attempt.events import MEASURING
 from training.engine.attempt.memory import BeginAgain, free_memory
 from training.engine.data.learnt_prompts import find_learnt_forms, refuse_other_prompts
 from training.engine.data.long_chats import leave_out_long_chats
@@ -310,7 +311,7 @@ def _save(attempt: Attempt, loaded: Loaded, outcome: Outcome, data: RunData) -> 
     """Saves the model or adapter and returns what the result says of it."""
     output = "adapter" if loaded.adapts else "model"
     folder = attempt.folder / output
-    attempt.events.progress(0, 1, f"saving the {output}")
+    attempt.events.progress(0, 1, f"saving the {output}", MEASURING)
     save(loaded, folder)
     if not attempt.spec.trains_by.makes_reward_model:
         write_forms(folder, find_learnt_forms(attempt.spec, data))
@@ -352,7 +353,7 @@ def _judge(attempt: Attempt, data: RunData, output: str) -> tuple[Evaluated, dic
     """What the reward model says of the held-out pairs, as it was saved; and what the result's metrics say of it."""
     folder = str(attempt.folder / output)
     source = ModelSource(path=folder) if output == "model" else ModelSource(path=attempt.spec.base.path, adapter=folder)
-    attempt.events.progress(0, 1, "ordering the held-out pairs")
+    attempt.events.progress(0, 1, "ordering the held-out pairs", MEASURING)
     lines, score = judge_pairs(load_reward_model(attempt, source), data.heldout_pairs)
     margins = [line["margin"] for line in lines]
     found = Evaluated({"trained": score}, write_lines(attempt, "predictions.jsonl", map(json.dumps, lines)))

@@ -134,6 +134,7 @@ def export_version(context: JobContext) -> dict[str, Any] | None:
         assert finished.result.export is not None
         report = _as_plain(export.version, finished.result.export)
         refused = bool(finished.result.export.parity.refusals)
+        context.confirm_owned()
         artifact = None if refused else store_export(export, finished.folder / "export", report)
     finally:
         # Before the row is marked: nobody would come back for them after a kill in between.

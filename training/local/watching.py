@@ -64,7 +64,7 @@ def observe_folder(run_dir: Path) -> dict[str, Any]:
             figures |= event["values"]
             told["steps"] = event["step"]
         elif kind == "progress":
-            told |= {"progress": event["fraction"], "message": event["message"]}
+            told |= {"progress": max(told["progress"], event["share"]), "message": event["message"]}
         elif kind == "warning":
             told["warning"] = event["message"]
         elif kind in ENDS:

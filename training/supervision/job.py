@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db.models import F
+from django.db.models.functions import Greatest
 
 from decisions.errors import JudgeNotCalibrated
 from jobs.context import JobContext
@@ -160,6 +162,8 @@ def store_events(run: TrainingRun, context: JobContext, events: Sequence[Mapping
     )
     progress = [event for event in events if event["kind"] == "progress"]
     if progress:
-        fraction, message = float(progress[-1]["fraction"]), str(progress[-1].get("message", ""))
-        TrainingRun.objects.filter(id=run.id).update(progress=min(1.0, max(0.0, fraction)), message=message[:500])
-        context.progress(fraction, message)
+        share, message = float(progress[-1]["share"]), str(progress[-1].get("message", ""))
+        # An attempt that goes on begins at its checkpoint, behind what the run has shown.
+        reached = Greatest(F("progress"), min(1.0, max(0.0, share)))
+        TrainingRun.objects.filter(id=run.id).update(progress=reached, message=message[:500])
+        context.progress(share, message)

@@ -38,6 +38,7 @@ def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequ
     """
     scored = _score(run, finished)
     by_log = _judge_log(run, finished, log)
+    context.confirm_owned()
     artifact = _store_files(run, finished, scored, by_log)
     words = teach_words(read_lessons(settings.RUNS / str(run.id)))
     suites = _score_suites(run, finished, words)

@@ -16,6 +16,12 @@ Kind = Literal["started", "progress", "metric", "checkpoint", "samples", "warnin
 
 PROGRESS_SECONDS = 0.7
 
+Part = tuple[float, float]
+"""A part of an attempt's work, by the shares of the whole at which it begins and ends. Each counts its own steps."""
+PREPARING: Part = (0.0, 0.1)
+TRAINING: Part = (0.1, 0.9)
+MEASURING: Part = (0.9, 1.0)
+
 
 class Events:
     """Appends events to one attempt's file. `seq` counts from 0 within the attempt."""
@@ -43,9 +49,12 @@ class Events:
         """Whether it is time to speak of progress again."""
         return time.monotonic() - self._last_progress >= PROGRESS_SECONDS
 
-    def progress(self, step: int, total: int, message: str) -> None:
+    def progress(self, step: int, total: int, message: str, part: Part = TRAINING) -> None:
+        """`fraction` is of this part's steps, `share` of all that the attempt does."""
         self._last_progress = time.monotonic()
-        self.write("progress", step=step, total=total, fraction=step / total if total else 1.0, message=message)
+        fraction, (begin, end) = step / total if total else 1.0, part
+        share = round(begin + (end - begin) * fraction, 4)
+        self.write("progress", step=step, total=total, fraction=fraction, share=share, message=message)
 
     def metric(self, step: int, values: dict[str, float]) -> None:
         self.write("metric", step=step, values=values)

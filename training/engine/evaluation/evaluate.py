@@ -19,6 +19,7 @@ from torch import Tensor
 
 from training.engine.attempt.attempt import Attempt
 from training.engine.attempt.checkpoints import write_synced
+from training.engine.attempt.events import MEASURING
 from training.engine.data.reading import RunData
 from training.engine.environments.tasks import Task
 from training.engine.episodes.evaluate import Acted, act_on, predict_episodes, score_episodes, write_episodes
@@ -62,7 +63,7 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
     for number, which in enumerate(models):
         if not (data.heldout or data.heldout_texts or data.heldout_tasks) and which != newest:
             continue
-        attempt.events.progress(number, len(models), f"evaluating the {which} model")
+        attempt.events.progress(number, len(models), f"evaluating the {which} model", MEASURING)
         loaded = models[which]
         if data.heldout:
             warn_of_cuts(attempt, loaded, prompts_of(data.heldout), "held-out rows")
@@ -84,13 +85,13 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             if data.log:
                 found.log = write_lines(attempt, "log.jsonl", list(_thoughts(attempt, loaded, data.log, settings)))
             for name, rows in data.suites.items():
-                attempt.events.progress(number, len(models), "answering the suites")
+                attempt.events.progress(number, len(models), "answering the suites", MEASURING)
                 predictions = list(_predictions(attempt, which, loaded, rows, settings))
                 asked = settings.model_copy(update={"free_rows": min(settings.free_rows, len(rows), SUITE_FREE_ROWS)})
                 valid = valid_share(attempt, loaded, rows, asked)
                 found.suites[name] = _keep_suite(attempt, name, predictions, valid, asked.free_rows)
             for name, texts in data.text_suites.items():
-                attempt.events.progress(number, len(models), "answering the suites of texts")
+                attempt.events.progress(number, len(models), "answering the suites of texts", MEASURING)
                 predictions = list(predict_texts(_with_room(attempt, loaded, texts), which, loaded, texts, batch_size))
                 judged = sum(prediction["valid"] is not None for prediction in predictions)
                 valid = score_texts(predictions).valid_share

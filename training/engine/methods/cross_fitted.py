@@ -28,6 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from training.engine.attempt.events import PREPARING
 from training.engine.methods.direct_method import (
     Floats,
     Places,
@@ -157,7 +158,7 @@ def _fit(decisions: Decisions, start: Tensor) -> tuple[Tensor, Quality]:
 
     def begin_fit() -> None:
         attempt.stop.check()
-        attempt.events.progress(next(fits), FITS, "fitting the reward model")
+        attempt.events.progress(next(fits), FITS, "fitting the reward model", PREPARING)
 
     q = guess_apart(
         [one for one in read_features(decisions) if one is not None],

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decisions.labelling.classifier import learn_machines, make_features, shorten
+from training.engine.attempt.events import PREPARING
 from training.engine.attempt.stop import StopFlag
 from training.engine.methods.offline import Decisions
 from training.engine.models.actions import hidden_size
@@ -187,7 +188,7 @@ def guess_right(decisions: Decisions, rewards: Tensor, base_log_p: Tensor, setti
     `what_acted`.
     """
     attempt = decisions.attempt
-    attempt.events.progress(0, 1, "fitting the direct method")
+    attempt.events.progress(0, 1, "fitting the direct method", PREPARING)
     reward = rewards.double().numpy()
     actions = [row.action for row in decisions.rows]
     features = read_features(decisions)
