@@ -5,7 +5,8 @@
 An instance of its own (`manage.py up` in a temporary folder). At the beginning 64 requests with a key come at once,
 then one of each kind without a pause: a page, the API, the gateway's models and chats, /readyz; beside them /livez of
 both, over a new connection each. What is bounded is how long an answer takes, and that everything answers again after
-SIGCONT. `--root`: another checkout, whose instance is measured, with the libraries of this one. Prints a row per point and one JSON object as the last line; exits 1 when a point misses its bound.
+SIGCONT. `--root`: another checkout, whose instance is measured, with the libraries of this one. Prints a row per point
+and one JSON object as the last line; exits 1 when a point misses its bound.
 """
 
 from __future__ import annotations
