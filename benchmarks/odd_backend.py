@@ -209,7 +209,7 @@ class WrongAnswers:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three spells of 8 s")
+    parser.add_argument("--quick", action="store_true", help="four spells of 10 s")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout whose instance is measured")
     options = parser.parse_args()
     report = Report("odd_backend")
@@ -233,7 +233,7 @@ def main() -> int:
 
         found = ask_in_turns(
             legitimate_calls(instance, token), disturb,
-            spells=3 if options.quick else 8, seconds=8 if options.quick else 15,
+            spells=4 if options.quick else 8, seconds=10 if options.quick else 20,
         )  # fmt: skip
         log(f"wrong answers beside: {[one.replies for one in asked]}")
         found.report(report, "wrong answers")

@@ -180,7 +180,7 @@ def measure(report: Report, patterns: Patterns) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two spells of 8 s")
+    parser.add_argument("--quick", action="store_true", help="four spells of 10 s")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout whose instance is measured")
     options = parser.parse_args()
     report = Report("patterns")
@@ -201,7 +201,7 @@ def main() -> int:
         letters = MANY_LETTERS if measure(report, patterns) else LETTERS
         found = ask_in_turns(
             legitimate_calls(instance, token), lambda: Provoking(patterns, letters),
-            spells=2 if options.quick else 6, seconds=8 if options.quick else 15,
+            spells=4 if options.quick else 8, seconds=10 if options.quick else 20,
         )  # fmt: skip
         found.report(report, f"patterns and {letters} letters", most=2.0)
     return report.finish(load=os.getloadavg()[0])

@@ -13,6 +13,8 @@ Prints a row per point and one JSON object as the last line; exits 1 when a poin
 from __future__ import annotations
 
 import argparse
+import http.client
+import json
 import os
 import resource
 import socket
@@ -24,12 +26,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-
 from benchmarks.serving import Service, a_decision, start, stub_server
 from tools.instance import ROOT, Instance
 from tools.report import Report, log
-from tools.steady import ask_in_turns
+from tools.steady import Ask, ask_in_turns
 
 CONNECTIONS, QUICK_CONNECTIONS = 1_000, 512
 ONE_BYTE = (
@@ -83,31 +83,37 @@ class UnreadBodies:
                     self._open[number] = self._connect(*self._places[number])
 
 
-def legitimate_calls(instance: Instance, token: str) -> dict[str, Any]:
+def ask_anew(origin: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> None:
+    """Over a new connection, by a client that takes next to no time of its own. Raises AssertionError."""
+    address = urlsplit(origin)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    try:
+        content = None if body is None else json.dumps(body).encode()
+        connection.request("GET" if body is None else "POST", path, content, headers or {})
+        answer = connection.getresponse()
+        said = answer.read()
+        assert answer.status == 200, said[:200]
+    finally:
+        connection.close()
+
+
+def legitimate_calls(instance: Instance, token: str) -> dict[str, Ask]:
+    """Of web and gateway; all but the decisions over a new connection each."""
     gateway = instance.services()["GATEWAY_URL"]
     service = Service(instance.url, token)
     service.connection.timeout = 30
-    plain: dict[str, Any] = {"trust_env": False, "verify": False, "timeout": 30}
-    keyed = {"Authorization": f"Bearer {token}"}
-
-    def look(url: str) -> None:
-        assert httpx.get(url, **plain).status_code == 200
-
-    def chat() -> None:
-        answer = httpx.post(f"{gateway}/v1/chat/completions", json=CHAT, headers=keyed, **plain)
-        assert answer.status_code == 200, answer.text[:200]
-
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     return {
         "decisions": lambda: service.post("decisions", a_decision()),
-        "pages": lambda: look(f"{instance.url}/log-in"),
-        "chats": chat,
-        "the gateway's /livez": lambda: look(f"{gateway}/livez"),
+        "pages": lambda: ask_anew(instance.url, "/log-in"),
+        "chats": lambda: ask_anew(gateway, "/v1/chat/completions", CHAT, headers),
+        "the gateway's /livez": lambda: ask_anew(gateway, "/livez"),
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_CONNECTIONS} connections, three spells of 8 s")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_CONNECTIONS} connections, four spells of 10 s")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout whose instance is measured")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (16_384, max(16_384, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
@@ -127,7 +133,7 @@ def main() -> int:
                 opened.append(UnreadBodies(places, count))
                 return opened[-1]
 
-            found = ask_in_turns(calls, disturb, spells=3 if options.quick else 8, seconds=8 if options.quick else 15)
+            found = ask_in_turns(calls, disturb, spells=4 if options.quick else 8, seconds=10 if options.quick else 20)
             log(f"connections opened: {[one.opened for one in opened]}; load {os.getloadavg()[0]:.1f}")
             found.report(report, f"{count} unread bodies at each")
         finally:

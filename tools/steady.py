@@ -97,7 +97,7 @@ def ask_in_turns(
     *,
     spells: int,
     seconds: float,
-    a_second: float = 10.0,
+    a_second: float = 5.0,
 ) -> Beside:
     """Undisturbed spells and spells beside the disturbance in turns, so that both meet the same machine."""
     ask_side_by_side(asks, a_second, 3)  # loads what is loaded once
