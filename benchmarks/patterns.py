@@ -203,7 +203,7 @@ def main() -> int:
             legitimate_calls(instance, token), lambda: Provoking(patterns, letters),
             spells=4 if options.quick else 8, seconds=10 if options.quick else 20,
         )  # fmt: skip
-        found.report(report, f"patterns and {letters} letters", most=2.0)
+        found.report_slowest(report, f"patterns and {letters} letters", seconds=BOUND_SECONDS)
     return report.finish(load=os.getloadavg()[0])
 
 

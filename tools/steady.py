@@ -84,11 +84,24 @@ class Beside:
             ratio = after / before
             figure = f"{ratio:.2f} ({before:.1f} and {after:.1f} ms, {len(calls.took)} calls)"
             report.add(f"{kind} beside {what}, p99 to alone", bound=f"<= {most:g}", figure=figure, passed=ratio <= most)
-            bad = calls.refused
-            shown = f"{len(bad)} of {len(calls.took) + len(bad)}" + (f": {sorted(set(bad))[:2]}" if bad else "")
+            self._report_refused(report, kind, what, refused)
+
+    def report_slowest(self, report: Report, what: str, *, seconds: float) -> None:
+        """Likewise, but the slowest call: within the seconds, or twice the slowest alone on a busy machine."""
+        for kind, calls in self.beside.items():
+            alone, beside = max(self.alone[kind].took, default=0.0) / 1000, max(calls.took, default=float("inf")) / 1000
+            most = max(seconds, 2 * alone)
+            figure = f"{beside:.2f} (alone {alone:.2f}, {len(calls.took)} calls)"
             report.add(
-                f"{kind} beside {what}, refused", bound=f"<= {refused}", figure=shown, passed=len(bad) <= refused
+                f"{kind} beside {what}, slowest, s", bound=f"<= {most:.2g}", figure=figure, passed=beside <= most
             )
+            self._report_refused(report, kind, what, 0)
+
+    def _report_refused(self, report: Report, kind: str, what: str, refused: int) -> None:
+        calls = self.beside[kind]
+        bad = calls.refused
+        shown = f"{len(bad)} of {len(calls.took) + len(bad)}" + (f": {sorted(set(bad))[:2]}" if bad else "")
+        report.add(f"{kind} beside {what}, refused", bound=f"<= {refused}", figure=shown, passed=len(bad) <= refused)
 
 
 def ask_in_turns(
