@@ -1,11 +1,12 @@
 """What callers of web and gateway meet while PostgreSQL is frozen (SIGSTOP to all of its processes).
 
-    python -m benchmarks.frozen_database [--seconds 42] [--quick]
+    python -m benchmarks.frozen_database [--seconds 42] [--quick] [--root FOLDER]
 
 An instance of its own (`manage.py up` in a temporary folder). At the beginning 64 requests with a key come at once,
 then one of each kind without a pause: a page, the API, the gateway's models and chats, /readyz; beside them /livez of
 both, over a new connection each. What is bounded is how long an answer takes, and that everything answers again after
-SIGCONT. Prints a row per point and one JSON object as the last line; exits 1 when a point misses its bound.
+SIGCONT. `--root`: another checkout, whose instance is measured, with the libraries of this one. Prints a row per point
+and one JSON object as the last line; exits 1 when a point misses its bound.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import httpx
 
-from tools.instance import Instance
+from tools.instance import ROOT, Instance
 from tools.ports import free_port
 from tools.report import Report
 
@@ -109,11 +110,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=42.0, help="how long it is frozen (default 42)")
     parser.add_argument("--quick", action="store_true", help="8 seconds")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout whose instance is measured")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="reckoner-frozen-"))
     report = Report("frozen_database")
     port = free_port()
-    instance = Instance(folder / "var", RECKONER_KEY_REQUESTS_A_MINUTE="0")
+    instance = Instance(folder / "var", root=options.root, RECKONER_KEY_REQUESTS_A_MINUTE="0")
     try:
         instance.start("--port", str(free_port()), "--gateway-port", str(port))
         callers = Callers(instance, f"http://127.0.0.1:{port}")

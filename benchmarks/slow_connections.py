@@ -23,15 +23,15 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks.ingest import Line, make_item, percentiles
+from benchmarks.ingest import Line, make_item
 from tools.instance import Instance
 from tools.killing import make_agent
 from tools.ports import free_port
 from tools.report import Report
+from tools.steady import Ask, ask_in_turns
 
 CONNECTIONS = 64
 PACE = 3.0
@@ -55,6 +55,7 @@ class SlowConnections:
 
     def __enter__(self) -> SlowConnections:
         self._thread.start()
+        time.sleep(1)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,65 +90,33 @@ class SlowConnections:
             connection.close()
 
 
-def steadily(a_second: float, seconds: float, ask: Callable[[], None]) -> list[float]:
-    """Milliseconds of each call, counted from the moment it was due: a slow one does not hold back those behind it."""
-    began = time.monotonic()
-    took = []
-    for number in range(int(a_second * seconds)):
-        due = began + number / a_second
-        time.sleep(max(0.0, due - time.monotonic()))
-        ask()
-        took.append((time.monotonic() - due) * 1000)
-    return took
-
-
-def measure(instance: Instance, token: str, seconds: float) -> dict[str, list[float]]:
-    """Milliseconds of probes (20 a second) and of recording (two connections with 20 a second each) side by side."""
+def calls_of(instance: Instance, token: str) -> dict[str, Ask]:
+    """A probe, and a decision over a kept connection."""
     rng = random.Random(0)
-    lines = [Line(instance.url, "/api/v1/decisions", token) for _ in range(2)]
-    took: dict[str, list[float]] = {"probes": [], "ingest": []}
+    line = Line(instance.url, "/api/v1/decisions", token)
 
     def probe() -> None:
         with urllib.request.urlopen(f"{instance.url}/livez", timeout=60) as answer:
             assert answer.status == 200
 
-    def record(line: Line) -> None:
+    def record() -> None:
         status, answer = line.post(json.dumps(make_item(rng, 0) | {"action": "travel"}).encode())
         assert status == 201, answer
 
-    work: list[tuple[str, Callable[[], None]]] = [("probes", probe)]
-    work += [("ingest", lambda line=line: record(line)) for line in lines]  # type: ignore[misc]
-    threads = [
-        threading.Thread(target=lambda kind=kind, ask=ask: took[kind].extend(steadily(20, seconds, ask)))  # type: ignore[misc]
-        for kind, ask in work
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return took
+    return {"probes": probe, "ingest": record}
 
 
 def run(instance: Instance, report: Report, *, spells: int, seconds: float) -> None:
-    token = make_agent(instance)
-    measure(instance, token, 3)  # loads what is loaded once
-    alone: dict[str, list[float]] = {"probes": [], "ingest": []}
-    beside: dict[str, list[float]] = {"probes": [], "ingest": []}
-    lives: list[float] = []
-    for _ in range(spells):
-        for kind, found in measure(instance, token, seconds).items():
-            alone[kind] += found
-        with SlowConnections(instance.url) as slow:
-            time.sleep(1)
-            for kind, found in measure(instance, token, seconds).items():
-                beside[kind] += found
-        lives += slow.lives
-    for kind in alone:
-        before, after = percentiles(alone[kind]), percentiles(beside[kind])
-        ratio = after["p99_ms"] / before["p99_ms"]
-        figure = f"{ratio:.2f} (p50 {before['p50_ms']}, p99 {before['p99_ms']} ms; beside them {after})"
-        what = f"{kind} beside {CONNECTIONS} slow connections, p99 to undisturbed"
-        report.add(what, bound="<= 2", figure=figure, passed=ratio <= 2)
+    calls = calls_of(instance, make_agent(instance))
+    slow: list[SlowConnections] = []
+
+    def disturb() -> SlowConnections:
+        slow.append(SlowConnections(instance.url))
+        return slow[-1]
+
+    found = ask_in_turns(calls, disturb, spells=spells, seconds=seconds, a_second=20)
+    found.report(report, f"{CONNECTIONS} slow connections")
+    lives = [life for one in slow for life in one.lives]
     # Noticed at the next byte, up to PACE later; the connection's first look and the last are a second apart each.
     most = LIMIT + PACE + 2
     figure = f"{len(lives)}, after {min(lives, default=0):.1f} to {max(lives, default=0):.1f} s"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from models_registry.backends.answers import read_token_ids
 from workspaces.storage.storable import is_storable, read_json
 
 USUAL = frozenset({"role", "content", "tool_calls"})
@@ -96,7 +97,7 @@ class Written:
     def _take_end(self, choice: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         if isinstance(measured := choice.get("reckoner"), Mapping):
-            self.policy_logprob, self.token_ids = measured.get("policy_logprob"), measured.get("token_ids")
+            self.policy_logprob, self.token_ids = measured.get("policy_logprob"), read_token_ids(choice)
         self._take_usage(answer)
 
     def _take_usage(self, told: Mapping[str, Any]) -> None:

@@ -14,11 +14,15 @@ from typing import Any
 
 import msgspec
 
+MOST_WRITTEN = 1024 * 1024
+"""Bytes of words, thoughts and calls: a decision holds no more, whoever records it."""
 MOST_CALLS = 128
 LONGEST_NAME = 1024
 """Characters of a call's function, all pieces together: longer ones would be copied again with each piece."""
 MOST_TOKENS = 2**31 - 1
 """The largest count that the ledger stores."""
+MOST_LISTED = MOST_WRITTEN // 4
+"""Tokens of one answer that are kept one by one."""
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 REASONING = ("reasoning_content", "reasoning")
 REPLACEMENT = "\ufffd"
@@ -58,6 +62,15 @@ def read_completion(answer: Any) -> dict[str, Any]:
     return whole
 
 
+def read_token_ids(choice: Mapping[str, Any]) -> list[int] | None:
+    """What our model server says of the tokens that it drew; None where another server says something else there."""
+    told = choice.get("reckoner")
+    ids = told.get("token_ids") if isinstance(told, Mapping) else None
+    if not isinstance(ids, list) or len(ids) > MOST_LISTED or not all(type(one) is int for one in ids):
+        return None
+    return ids if all(0 <= one <= MOST_TOKENS for one in ids) else None
+
+
 def read_count(value: Any) -> int | None:
     """A number of tokens; None where the server's value is no such number. Fractions are rounded."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -81,6 +94,8 @@ class ChunkReader:
     """The calls whose id has been told."""
     _at: dict[int, int] = field(default_factory=dict)
     """The newest call under each of the server's own indexes."""
+    _written: int = 0
+    """Bytes of words, thoughts and calls so far."""
     _held: dict[str, str] = field(default_factory=dict)
     """Half a character at the end of a field, which waits for its other half."""
 
@@ -122,7 +137,17 @@ class ChunkReader:
             read["tool_calls"] = [self._read_call(call, whole=whole) for call in calls]
             if not calls:
                 del read["tool_calls"]
+        self._count(read)
         return read
+
+    def _count(self, message: Mapping[str, Any]) -> None:
+        """Raises MalformedAnswer where more is written than a decision holds."""
+        calls = message.get("tool_calls", ())
+        parts = [part for call in calls for part in (call.get("id"), call["function"].get("arguments"))]
+        texts = [text for text in (message.get("content"), message.get("reasoning_content"), *parts) if text]
+        self._written += sum(_bytes_of(text) for text in texts if isinstance(text, str))
+        if self._written > MOST_WRITTEN:
+            raise MalformedAnswer(f"more than {MOST_WRITTEN // 1024**2} MiB of words and calls")
 
     def _read_call(self, call: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
         function = call.get("function") or {}
@@ -236,6 +261,10 @@ def _clean(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_surrogates(name): _clean(inner) for name, inner in value.items()}
     return value
+
+
+def _bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _without_surrogates(text: str) -> str:

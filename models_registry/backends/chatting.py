@@ -247,8 +247,10 @@ async def _read_chunks(endpoint: Endpoint, response: aiohttp.ClientResponse) -> 
     try:
         async for piece in response.content.iter_any():
             received += len(piece)
-            if received > MOST_BYTES or len(begun) > MOST_LINE:
+            if received > MOST_BYTES:
                 raise too_long(endpoint)
+            if len(begun) > MOST_LINE:
+                raise BackendUnavailable(f"{endpoint.name} sent a line of more than {MOST_LINE // 1024**2} MiB.")
             if time.monotonic() > ends:
                 raise BackendTooSlow(f"{endpoint.name} was not done after {settings.LONGEST_ANSWER_SECONDS:g} s.")
             begun += piece
@@ -312,9 +314,11 @@ async def _json_of(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Any:
                 if len(content) > MOST_BYTES:
                     raise too_long(endpoint)
         return decode(bytes(content))
+    except aiohttp.ClientError as error:  # its time-outs are TimeoutErrors as well
+        raise _unavailable(endpoint, error) from error
     except TimeoutError as error:
         raise BackendTooSlow(f"{endpoint.name} was not done after {settings.LONGEST_ANSWER_SECONDS:g} s.") from error
-    except (aiohttp.ClientError, OSError) as error:
+    except OSError as error:
         raise _unavailable(endpoint, error) from error
     except MalformedAnswer:
         return None

@@ -209,6 +209,8 @@ def _read(endpoint: Endpoint, response: httpx.Response) -> dict[str, Any]:
         answer = None
     if response.is_success and isinstance(answer, dict):
         return answer
+    if response.is_success:
+        raise BackendUnavailable(f"{endpoint.name} answered what is no JSON object.")
     said, status = said_in(answer)[:300], response.status_code
     if 400 <= status < 500 and status not in (401, 403, 404, 408, BUSY):
         raise BackendRefused(f"{endpoint.name} answered {status}{f': {said}' if said else ''}.")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from models_registry.backends.answers import MalformedAnswer, read_completion
+from models_registry.backends.answers import MOST_LISTED, MalformedAnswer, read_completion, read_token_ids
 from models_registry.backends.endpoint import Endpoint, WriteItem, Written
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import BackendKind, Capability
@@ -114,7 +114,7 @@ def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) ->
         calls=calls,
         finish_reason=choice.get("finish_reason"),
         logprobs=_read_logprobs(choice),
-        token_ids=_read_token_ids(choice),
+        token_ids=tuple(ids) if (ids := read_token_ids(choice)) is not None else None,
         tokens_in=tokens_in,
         tokens_out=tokens_out,
     )
@@ -150,16 +150,9 @@ def _read_logprobs(choice: Mapping[str, Any]) -> tuple[float, ...] | None:
     """None where they are not told for every token."""
     told = choice.get("logprobs")
     content = told.get("content") if isinstance(told, Mapping) else None
-    if not isinstance(content, list) or not content:
+    if not isinstance(content, list) or not 0 < len(content) <= MOST_LISTED:
         return None
     numbers = [one.get("logprob") if isinstance(one, Mapping) else None for one in content]
     if any(not isinstance(p, int | float) or not math.isfinite(p) or p > 0.0 for p in numbers):
         return None
     return tuple(float(p) for p in numbers if p is not None)
-
-
-def _read_token_ids(choice: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Our model server's extension."""
-    told = choice.get("reckoner")
-    ids = told.get("token_ids") if isinstance(told, Mapping) else None
-    return tuple(ids) if isinstance(ids, list) and all(isinstance(one, int) for one in ids) else None

@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     import django
 
+    gc.disable()  # as project/web/server.py
     django.setup()
     from django.conf import settings
 
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.collect()
     gc.freeze()  # as project/wsgi.py
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
     _allow_connections()
     try:
         listener = _listen(options.host, options.port)

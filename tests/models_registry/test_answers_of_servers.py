@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from models_registry.backends.answers import ChunkReader, MalformedAnswer, decode, read_completion, read_count
+from models_registry.backends.answers import (
+    MOST_WRITTEN,
+    ChunkReader,
+    MalformedAnswer,
+    decode,
+    read_completion,
+    read_count,
+    read_token_ids,
+)
 
 
 def chunk(delta: Any, reason: str | None = None, **more: Any) -> dict[str, Any]:
@@ -213,6 +221,39 @@ def test_a_name_that_grows_with_every_piece_is_refused() -> None:
     with pytest.raises(MalformedAnswer, match="more than 1024 characters"):
         for number in range(20):
             reader.read(chunk({"tool_calls": [piece(0, name="a" * 100 + str(number))]}))
+
+
+MANY = "é" * 50_000
+"""Letters of two bytes."""
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [{"content": MANY}, {"reasoning": MANY}, {"tool_calls": [piece(0, arguments=MANY)]}],
+    ids=["words", "thoughts", "arguments"],
+)
+def test_more_than_a_decision_holds_is_broken_off(delta: Any) -> None:
+    reader, most = ChunkReader(), MOST_WRITTEN // 100_000
+    for _ in range(most):
+        reader.read(chunk(delta))
+    with pytest.raises(MalformedAnswer, match="more than 1 MiB of words and calls"):
+        reader.read(chunk(delta))
+    with pytest.raises(MalformedAnswer, match="more than 1 MiB of words and calls"):
+        read_completion({"choices": [{"message": {"content": "a" * (MOST_WRITTEN + 1)}}]})
+    assert read_completion({"choices": [{"message": {"content": "a" * MOST_WRITTEN}}]})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("x", {}, {"token_ids": "x"}, {"token_ids": [1, "2"]}, {"token_ids": [True]}, {"token_ids": [-1]}),
+        *({"token_ids": [10**30]}, {"token_ids": [1] * 300_000}),
+    ],
+    ids=range(8),
+)
+def test_what_is_no_list_of_tokens_is_none(said: Any) -> None:
+    assert read_token_ids({"reckoner": said}) is None
+    assert read_token_ids({"reckoner": {"token_ids": [1, 2]}}) == [1, 2]
 
 
 @pytest.mark.parametrize("form", ["delta", "message"])

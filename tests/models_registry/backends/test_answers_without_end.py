@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ PIECE = b'data: {"choices": [{"index": 0, "delta": {"content": "word"}}]}\n\n'
 def pour() -> Iterator[Callable[[bytes, bytes], Endpoint]]:
     """A server that answers with this kind of content, again and again the same bytes until nobody takes them."""
     listeners: list[socket.socket] = []
+    silence = threading.Event()
 
     def serve(listener: socket.socket, kind: bytes, piece: bytes) -> None:
         while True:
@@ -38,8 +40,9 @@ def pour() -> Iterator[Callable[[bytes, bytes], Endpoint]]:
                 try:
                     connection.recv(1 << 16)
                     connection.sendall(HEAD % kind)
-                    while True:
+                    while piece:
                         connection.sendall(piece)
+                    silence.wait()
                 except OSError:
                     pass
 
@@ -52,6 +55,7 @@ def pour() -> Iterator[Callable[[bytes, bytes], Endpoint]]:
         )
 
     yield start
+    silence.set()
     for listener in listeners:
         listener.close()
     outbound.close_clients()
@@ -85,18 +89,30 @@ def ask(endpoint: Endpoint, *, stream: bool) -> int:
 
 
 @pytest.mark.parametrize(
-    ("kind", "piece", "stream"),
+    ("kind", "piece", "stream", "reason"),
     [
-        (b"text/event-stream", PIECE * 100, True),
-        (b"text/event-stream", b"data: " + b"a" * 10_000, True),
-        (b"text/event-stream", b": ping\n" * 1000, True),
-        (b"application/json", b"[" * 10_000, False),
+        (b"text/event-stream", PIECE * 100, True, "answered with more than"),
+        (b"text/event-stream", PIECE.replace(b"word", b"word" * 5_000), True, "sent more than 1 MiB of words"),
+        (b"text/event-stream", b"data: " + b"a" * 10_000, True, "sent a line of more than"),
+        (b"text/event-stream", b": ping\n" * 1000, True, "answered with more than"),
+        (b"application/json", b"[" * 10_000, False, "answered with more than"),
     ],
-    ids=["pieces", "one line", "comments", "a whole answer"],
+    ids=["pieces", "words", "one line", "comments", "a whole answer"],
 )
-def test_a_chat_s_answer_without_end_is_broken_off(pour: Any, kind: bytes, piece: bytes, stream: bool) -> None:
-    with pytest.raises(BackendUnavailable, match="more than"):
+def test_a_chat_s_answer_without_end_is_broken_off(
+    pour: Any, kind: bytes, piece: bytes, stream: bool, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "words" in reason:
+        monkeypatch.setattr(chatting, "MOST_BYTES", 1 << 22)
+    with pytest.raises(BackendUnavailable, match=reason):
         ask(pour(kind, piece), stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_silence_is_called_so(pour: Any, stream: bool) -> None:
+    endpoint = dataclasses.replace(pour(b"application/json", b""), timeout_seconds=0.2)
+    with pytest.raises(BackendUnavailable, match=r"did not answer within 0\.2 s"):
+        ask(endpoint, stream=stream)
 
 
 def test_an_answer_that_never_ends_is_broken_off_in_time(pour: Any, settings: Any) -> None:

@@ -109,7 +109,7 @@ class TestTheNextServerAnswers:
         deploy(first, name="first")
         reasons = [ask(version).failures[0] for _ in range(3)]
         assert reasons == [
-            "first answered 200.",
+            "first answered what is no JSON object.",
             "first answered 500: out of memory.",
             "first answered without a message.",
         ]
