@@ -143,7 +143,7 @@ FAULTS = (
     Fault("F24", "patterns that backtrack", (_bench("patterns"),)),
     Fault(
         "F25", "512 calls at once on a small budget",
-        (_tests("tests/decisions/gateway/test_budgets.py", "tests/project/gateway/test_budgets.py"),),
+        (_tests("tests/decisions/gateway/test_budgets.py", "tests/project/gateway/test_budgets_of_chats.py"),),
     ),
     Fault("F26", "a busy workspace of millions beside a small one", (_bench("noisy_neighbour"),)),
 )  # fmt: skip
