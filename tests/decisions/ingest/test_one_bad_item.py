@@ -67,10 +67,18 @@ class TestEveryList:
             answer = api().request("POST", "decisions", sent.encode())
             assert answer.status_code in (400, 207) and not Decision.objects.exists(), answer.content
 
-    def test_an_agent_asked_to_decide_on_several_names_the_bad_one(self, api: Any, agent: Any) -> None:
+    def test_an_agent_without_a_model_says_so_where_one_of_several_is_bad(self, api: Any, agent: Any) -> None:
         item = json.dumps({"state": {"text": "x"}})
         answer = api().request("POST", "agents/filer/decide", f"[{item}, {item[:-3]}\\ud83d{item[-3:]}]".encode())
-        assert answer.status_code == 400 and answer.json()["error"]["fields"][0]["field"].startswith("items[1]")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "no_champion")
+
+    def test_an_agent_asked_to_decide_on_bad_ones_names_them(self, api: Any, agent: Any) -> None:
+        item = json.dumps({"state": {"text": "x"}})
+        bad = f"{item[:-3]}\\ud83d{item[-3:]}"
+        answer = api().request("POST", "agents/filer/decide", f"[{bad}, {bad}]".encode())
+        assert answer.status_code == 400, answer.content
+        fields = [fault["field"].partition(".")[0] for fault in answer.json()["error"]["fields"]]
+        assert fields == ["items[0]", "items[1]"]
 
 
 @pytest.mark.parametrize(
