@@ -52,7 +52,11 @@ SELECT asked.id, %(workspace)s::uuid, %(key)s::uuid, asked.model, %(kind)s::text
 """
 _OPEN = _INSERT.format(allowed="(SELECT 1 WHERE {condition}) AS allowed")
 _OPEN_WITHIN_BUDGET = f"""
-WITH allowed AS MATERIALIZED (SELECT ({{condition}}) AS holds), {HELD}, opened AS ({_INSERT.format(allowed="held")}
+WITH allowed AS MATERIALIZED (SELECT ({{condition}}) AS holds), again AS MATERIALIZED (
+SELECT c.id FROM models_registry_call c
+ WHERE c.id = ANY(ARRAY(SELECT (one ->> 'id')::uuid FROM json_array_elements(%(openings)s::json) AS one))
+ ORDER BY c.id FOR UPDATE
+), {HELD}, opened AS ({_INSERT.format(allowed="held")}
 RETURNING c.id)
 SELECT (SELECT holds FROM allowed), EXISTS (SELECT FROM held), array(SELECT id FROM opened)
 """  # noqa: S608 - names of our own
