@@ -104,6 +104,11 @@ class Begun:
         return self.chat.body
 
     @property
+    def moment(self) -> dt.datetime:
+        """This one, by the clock that opened the call."""
+        return self.opened_at + dt.timedelta(seconds=time.perf_counter() - self.started)
+
+    @property
     def temperature(self) -> float:
         """Of the version of the agent that acts."""
         return _temperature(self.chat, self.request.current)
@@ -138,7 +143,7 @@ def begin_chat(
     """`standing`: of the key and the agent that the chat names, as it was kept; then a refusal may be out of date, too.
     Raises UnknownAgent, UnknownVersion, AgentNotAllowed, BudgetSpent, BudgetReserved, NoChampion, InvalidInput,
     OutOfDate; nothing is open then."""
-    started, now, about = time.perf_counter(), database_now(), about or About()
+    now, started, about = database_now(), time.perf_counter(), about or About()
     current, pinned = _find_model(by, chat.model) if standing is None else _find_kept(by, chat.model, standing)
     _refuse_what_does_not_fit(current, chat)
     request, places = _route(chat, _identify(chat, about), current, pinned, standing)

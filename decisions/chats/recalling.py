@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 from django.core.cache import cache
-from django.utils import timezone
 
 from decisions.chats.written import Written
 from decisions.gateway.requests import Answerer
 from decisions.models import Decision
 from models_registry.routing.router import Route
 from workspaces.access.actors import Actor
+from workspaces.storage.clock import database_now
 
 ENDINGS = frozenset({"stop", "length", "tool_calls"})
 NOT_KEPT = ("logprobs", "top_logprobs", "modalities", "audio", "web_search_options")
@@ -51,7 +51,7 @@ def recall_answer(*, by: Actor, answerer: Answerer, name: str, content_hash: byt
         workspace_id=by.workspace.id,
         agent_version=setup.version,
         model_version=answerer.version,
-        recorded_at__gte=timezone.now() - dt.timedelta(seconds=setup.agent.cache_seconds),
+        recorded_at__gte=database_now() - dt.timedelta(seconds=setup.agent.cache_seconds),
     ).first()
     # A tombstone's hash is no content's.
     if decision is None or bytes(decision.content_hash) != content_hash:

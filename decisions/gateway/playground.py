@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models.functions import Coalesce
-from django.utils import timezone
 
 from decisions.agents.choices import action_of, choices_of, option_of
 from decisions.agents.current import space_of
@@ -30,6 +29,7 @@ from models_registry.models import CallKind, CallState, ModelVersion
 from models_registry.versions.services import refuse_reward_model
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
+from workspaces.storage.clock import database_now
 from workspaces.storage.ids import uuid7
 
 MOST_STEPS = 50
@@ -105,7 +105,7 @@ def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Ed
     BackendRefused, BackendUnavailable."""
     if decision.is_erased:
         raise Erased.of([decision.id])
-    refuse_over_limits(by=by, agent=decision.agent.slug, now=timezone.now())
+    refuse_over_limits(by=by, agent=decision.agent.slug, now=database_now())
     refuse_reward_model(version)
     setup = decision.agent_version
     state = decision.state if edits.state is None else edits.state
@@ -161,7 +161,7 @@ def _ask_within_budget(by: Actor, asked: Asked) -> Told:
         return told
     call_id = uuid7()
     opening = Opening(call_id, asked.version, estimate_scoring(asked.version, asked.prompt, asked.options))
-    open_calls(by=by, kind=CallKind.PLAYGROUND, openings=[opening], now=timezone.now())
+    open_calls(by=by, kind=CallKind.PLAYGROUND, openings=[opening], now=database_now())
     [told] = score_versions([asked])
     endpoint, score = told.endpoint or told.last, told.score
     known: dict[str, Any] = {
@@ -175,7 +175,7 @@ def _ask_within_budget(by: Actor, asked: Asked) -> Told:
         ending = Ending(call_id, CallState.FAILED, error=score.error or "It did not answer.", **known)
     else:
         ending = Ending(call_id, CallState.ANSWERED, served=asked.version.id, **known)
-    close_calls(by=by, endings=[ending], now=timezone.now())
+    close_calls(by=by, endings=[ending], now=database_now())
     return told
 
 
@@ -237,7 +237,7 @@ def ask_episode(*, by: Actor, episode: Episode, version: ModelVersion, start: in
 
     Raises AgentNotAllowed, BudgetSpent, InvalidInput, NotAPolicy.
     """
-    refuse_over_limits(by=by, agent=episode.agent.slug, now=timezone.now())
+    refuse_over_limits(by=by, agent=episode.agent.slug, now=database_now())
     refuse_reward_model(version)
     decisions = list_steps(episode)
     if not 1 <= start <= max(1, len(decisions)):

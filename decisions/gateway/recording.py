@@ -162,8 +162,8 @@ def record_failures(
         Ending(one.request.id, CallState.FAILED, backend=one.backend, error=beside, cost=one.call_cost)
         for one in answered
     ]
-    close_calls(by=by, endings=endings, now=now)
     exposures = record_exposures(by, requests, now)
+    close_calls(by=by, endings=endings, now=now)  # after them, as in `record_decisions`: it locks the day of a budget
     FailedRequest.objects.bulk_create(
         FailedRequest(workspace=by.workspace, exposure_id=exposures[request.unit], failed_at=now)
         for request in requests

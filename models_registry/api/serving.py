@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics
 from rest_framework.request import Request
@@ -42,6 +41,7 @@ from workspaces.http.permissions import acting
 from workspaces.http.queries import list_query
 from workspaces.http.throttling import count_this_minute
 from workspaces.models import ApiKey, Scope
+from workspaces.storage.clock import database_now
 
 
 def _given(serializer: Any) -> dict[str, Any]:
@@ -254,5 +254,5 @@ class KeyUseDetail(APIView):
     @extend_schema(operation_id="read_key_use", responses={"200": KeyUseSerializer, "404": ErrorSerializer})
     def get(self, request: Request, pk: UUID) -> Response:
         key = generics.get_object_or_404(ApiKey.objects.for_workspace(acting(request).workspace), pk=pk)
-        use = measure_key_use(key, now=timezone.now())
+        use = measure_key_use(key, now=database_now())
         return Response(KeyUseSerializer({**asdict(use), "requests": count_this_minute(program(key))}).data)

@@ -1,7 +1,8 @@
 """Counts of tokens where a server did not say them, as of a stream that its client left before the end.
 
 Estimated from the bytes of what was sent and received: by how many bytes a token had in the last answer of the same
-model whose counts are known, else by four, which is usual for English text. Kept in the process.
+model whose counts are known, else by four, which is usual for English text. Kept in the process. What is sent counts
+with at least one byte a token: a server may count pictures, too, and words of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from models_registry.backends.endpoint import Endpoint
 
-USUAL = 4.0
+USUAL, LEAST = 4.0, 1.0
 """Bytes of a token."""
 MOST_KEPT = 4096
 
@@ -35,7 +36,8 @@ def learn_ratio(endpoint: Endpoint, model: str, sizes: Sizes, tokens_in: int | N
     before_in, before_out = _BYTES_OF_A_TOKEN.get(key, (USUAL, USUAL))
     if len(_BYTES_OF_A_TOKEN) >= MOST_KEPT:
         _BYTES_OF_A_TOKEN.clear()
-    _BYTES_OF_A_TOKEN[key] = _ratio(sizes.sent, tokens_in, before_in), _ratio(sizes.received, tokens_out, before_out)
+    each_in = max(_ratio(sizes.sent, tokens_in, before_in), LEAST)
+    _BYTES_OF_A_TOKEN[key] = each_in, _ratio(sizes.received, tokens_out, before_out)
 
 
 def estimate_tokens(endpoint: Endpoint, model: str, sizes: Sizes) -> tuple[int, int]:

@@ -41,11 +41,13 @@ held AS (
 UPDATE models_registry_keyspend s SET reserved = s.reserved + %(total)s::numeric
  WHERE s.api_key_id = %(key)s::uuid AND s.day = %(day)s::date
    AND s.spent + s.reserved + %(before_last)s::numeric < %(budget)s::numeric AND (SELECT holds FROM allowed)
+   AND (SELECT count(*) FROM again) >= 0
 RETURNING s.id
 )
 """
 """SQL: the part of a WITH that reserves, where there is room; its parameters are those of `holding`. The day's row is
-locked until the statement ends, and its newest values count."""
+locked until the statement ends, and its newest values count. Calls that are there already are locked before it, in the
+part `again`: whatever ends them locks them in this order, too."""
 OVER = "c.api_key_id, (c.opened_at AT TIME ZONE 'UTC')::date AS day, c.state, c.cost, c.reserved"
 """SQL: what a statement that ends calls returns of them, for SETTLED."""
 # A reservation is never given back twice, so `greatest` matters only where the day's row was made anew.

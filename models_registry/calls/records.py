@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 from django.db import connection
-from django.utils import timezone
 
 from models_registry.calls.budgets import (
     HELD,
@@ -30,6 +29,7 @@ from models_registry.calls.budgets import (
 from models_registry.models import Call, CallKind, CallState, KeySpend, ModelVersion
 from workspaces.access.actors import Actor
 from workspaces.models import ApiKey
+from workspaces.storage.clock import database_now
 from workspaces.storage.ids import uuid7_bound
 from workspaces.storage.prepared import prepared_cursor
 
@@ -52,7 +52,11 @@ SELECT asked.id, %(workspace)s::uuid, %(key)s::uuid, asked.model, %(kind)s::text
 """
 _OPEN = _INSERT.format(allowed="(SELECT 1 WHERE {condition}) AS allowed")
 _OPEN_WITHIN_BUDGET = f"""
-WITH allowed AS MATERIALIZED (SELECT ({{condition}}) AS holds), {HELD}, opened AS ({_INSERT.format(allowed="held")}
+WITH allowed AS MATERIALIZED (SELECT ({{condition}}) AS holds), again AS MATERIALIZED (
+SELECT c.id FROM models_registry_call c
+ WHERE c.id = ANY(ARRAY(SELECT (one ->> 'id')::uuid FROM json_array_elements(%(openings)s::json) AS one))
+ ORDER BY c.id FOR UPDATE
+), {HELD}, opened AS ({_INSERT.format(allowed="held")}
 RETURNING c.id)
 SELECT (SELECT holds FROM allowed), EXISTS (SELECT FROM held), array(SELECT id FROM opened)
 """  # noqa: S608 - names of our own
@@ -215,7 +219,7 @@ def delete_old_calls(before: dt.datetime) -> Iterator[int]:
 
 def close_abandoned(*, older_than: dt.timedelta, now: dt.datetime | None = None) -> int:
     """Marks calls that have been open for so long: the process that answered them was killed. Returns how many."""
-    moment = now or timezone.now()
+    moment = now or database_now()
     with connection.cursor() as cursor:
         cursor.execute(_ABANDON, {"now": moment, "before": moment - older_than})
         return int(cursor.fetchone()[0])

@@ -15,7 +15,6 @@ import structlog
 from aiohttp import web
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
-from django.utils import timezone
 
 from decisions.chats.answering import (
     About,
@@ -215,13 +214,13 @@ class Gateway:
         try:
             if begun.chat.stream:
                 streamed = await self._ask_stream(begun)
-                ended = Ended(Written(), streamed.attempt, streamed.failures, timezone.now())
+                ended = Ended(Written(), streamed.attempt, streamed.failures, begun.moment)
                 stream = EventStream(request, shape, headers)
                 await stream.tell(streamed, ended)
             else:
                 answered = await self._ask_whole(begun)
                 answer = answered.answer
-                ended = Ended(Written(), answered.attempt, answered.failures, timezone.now())
+                ended = Ended(Written(), answered.attempt, answered.failures, begun.moment)
                 ended.written.take_whole(answer)
             if not begun.is_repeat:
                 await self.database.run(record_chat, begun=begun, ended=ended)

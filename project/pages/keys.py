@@ -20,6 +20,7 @@ from workspaces.errors import InvalidInput
 from workspaces.http.throttling import count_this_minute, limit_of
 from workspaces.models import ApiKey, Role
 from workspaces.pages.guard import PageRequest, workspace_page
+from workspaces.storage.clock import database_now
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -42,7 +43,7 @@ def key_limits(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
         "key": key,
         "form": form,
         "live": is_live(key, now),
-        "use": measure_key_use(key, now=now),
+        "use": measure_key_use(key, now=database_now()),
         "requests": count_this_minute(actors.program(key)),
         "most_requests": limit_of(key),
     }

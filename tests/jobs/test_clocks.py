@@ -15,6 +15,7 @@ from jobs.runner import run_job
 from jobs.services import enqueue_daily, enqueue_job
 from jobs.sweeper import sweep
 from tests.clocks import MovedClock, moved_clock  # noqa: F401 - a fixture
+from workspaces.storage import clock
 from workspaces.storage.clock import TOLERANCE, database_now
 
 pytestmark = pytest.mark.django_db
@@ -40,6 +41,18 @@ def test_clocks_in_step_are_not_corrected_and_cost_no_counted_query(moved_clock:
         before = timezone.now()
         assert before <= database_now() <= timezone.now()
     assert len(queries) == 0
+
+
+def test_a_process_that_was_frozen_while_it_asked_corrects_nothing(moved_clock, monkeypatch):  # noqa: F811
+    real, read = timezone.now, []
+
+    def frozen_after_two():
+        read.append(1)
+        return real() - dt.timedelta(hours=1) if len(read) <= 2 else real()
+
+    monkeypatch.setattr(timezone, "now", frozen_after_two)
+    monkeypatch.setattr(clock, "_measured", None)
+    assert abs(database_now() - real()) < dt.timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("ahead", DAYS, ids=str)

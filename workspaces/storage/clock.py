@@ -48,5 +48,8 @@ def _measure() -> _Measured:
         before = timezone.now()
         (there,) = connection.connection.execute("SELECT clock_timestamp()").fetchone()
         after, ticks = timezone.now(), time.monotonic()
-    ahead = there - (before + (after - before) / 2)
-    return _Measured(ahead if abs(ahead) > TOLERANCE else dt.timedelta(0), after - dt.timedelta(seconds=ticks), ticks)
+    half = (after - before) / 2  # by so much it may be wrong: hours, where this process was frozen meanwhile
+    ahead = there - (before + half)
+    if abs(ahead) <= TOLERANCE + abs(half):
+        ahead = dt.timedelta(0)
+    return _Measured(ahead, after - dt.timedelta(seconds=ticks), ticks)

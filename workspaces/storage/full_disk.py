@@ -18,12 +18,14 @@ NO_TEMPORARY = "No usable temporary directory"
 
 def find_full_disk(error: BaseException | None) -> DiskFull | None:
     """The error for clients where a full disk is why `error` was raised."""
-    while error is not None:
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         if isinstance(error, DiskFull):
             return error
         if getattr(error, "sqlstate", None) == DATABASE_FULL:
             return DiskFull("The database's disk is full. Nothing was kept. Send the same again once there is space.")
-        if isinstance(error, OSError) and (error.errno in FULL or NO_TEMPORARY in (error.strerror or "")):
+        if isinstance(error, OSError) and (error.errno in FULL or NO_TEMPORARY in str(error.strerror)):
             return DiskFull("The server's disk is full. Nothing was kept. Send the same again once there is space.")
         error = error.__cause__
     return None

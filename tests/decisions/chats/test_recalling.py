@@ -142,7 +142,7 @@ def test_an_erased_answer_is_not_given_again(ask, workspace):
 def test_the_time_counts_from_the_answer_and_may_be_shortened(ask, by, helper, monkeypatch):
     ask()
     later = timezone.now() + dt.timedelta(minutes=10)
-    monkeypatch.setattr(recalling.timezone, "now", lambda: later)
+    monkeypatch.setattr(recalling, "database_now", lambda: later)
     assert ask()
     change_cache(by=by, agent=helper, seconds=300)
     assert not ask()

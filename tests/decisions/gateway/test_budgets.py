@@ -4,6 +4,7 @@ import datetime as dt
 from decimal import Decimal
 
 import pytest
+from django.db.models import F
 from django.utils import timezone
 
 from decisions.models import Decision
@@ -13,6 +14,7 @@ from models_registry.calls.records import Ending, Opening, close_abandoned, clos
 from models_registry.errors import BudgetReserved, BudgetSpent
 from models_registry.models import AliasName, Call, KeySpend
 from models_registry.versions.services import move_alias
+from tests.clocks import moved_clock  # noqa: F401 - a fixture
 from tools.factories import DecisionFactory
 from workspaces.access.actors import program
 from workspaces.access.services import KeyLimits
@@ -107,6 +109,16 @@ def test_a_killed_process_s_call_counts_at_what_it_reserved(client, hold, api):
     assert (use["spent"], use["reserved"]) == ("0.40000000", "0.40000000")
 
 
+def test_calls_are_swept_by_the_database_s_clock(client, hold, moved_clock):  # noqa: F811
+    hold("0.4")
+    moved_clock.set_ahead(hours=48)
+    assert close_abandoned(older_than=dt.timedelta(minutes=15)) == 0
+    assert day() == (0, Decimal("0.4"))
+    moved_clock.set_ahead(hours=-48)
+    Call.objects.update(opened_at=F("opened_at") - dt.timedelta(hours=1))
+    assert close_abandoned(older_than=dt.timedelta(minutes=15)) == 1
+
+
 def test_a_call_settles_the_day_in_which_it_was_opened(client, remote_version):
     yesterday = timezone.now() - dt.timedelta(days=1)
     call = uuid7()
@@ -152,6 +164,19 @@ def test_what_failed_after_an_answer_costs(client, remote_version):
     remote_version[1].pick = "none of the options"
     assert client.post("agents/filer/decide", QUESTION).status_code == 503
     assert (Call.objects.get().cost, day()) == (COST, (COST, 0))
+
+
+def test_the_playground_s_questions_count_for_the_database_s_day(
+    client,
+    remote_version,
+    agent,
+    moved_clock,  # noqa: F811
+):
+    today = timezone.now()
+    moved_clock.set_ahead(hours=48)
+    decision = DecisionFactory(agent=agent)
+    assert client.post(f"decisions/{decision.id}/ask", {"version": "filer:1"}).status_code == 200
+    assert abs(Call.objects.get().opened_at - today) < dt.timedelta(minutes=1)
 
 
 def test_the_playground_s_questions_count(client, remote_version, agent):
