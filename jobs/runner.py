@@ -32,6 +32,11 @@ UPDATE jobs_job
 """
 
 
+WAITS_FOR_SPACE = dt.timedelta(days=1)
+"""From a job's creation on. Some causes of the same error never pass, such as a small /dev/shm: later it uses up its
+attempts as with any other error."""
+
+
 def claim_job(job_id: uuid.UUID) -> Job | None:
     """The job, now ours, or None: someone else's, not due, or over. Exactly one of many claimers wins."""
     with transaction.atomic(), connection.cursor() as cursor:
@@ -69,7 +74,7 @@ def run_job(job_id: uuid.UUID) -> JobState | None:
             return _end(context, JobState.DEAD, str(error))
         except Exception as error:
             logger.warning("job_attempt_failed", error=repr(error), exc_info=True)
-            if (full := find_full_disk(error)) is not None:
+            if (full := find_full_disk(error)) is not None and database_now() - job.created_at < WAITS_FOR_SPACE:
                 return _wait_for_space(context, job.max_attempts, full.message)
             reason = "".join(traceback.format_exception_only(error)).strip()
             if job.attempts >= job.max_attempts:

@@ -1,6 +1,7 @@
 """One attempt: claimed by one, fenced, renewed; and every way in which it can end."""
 
 import datetime as dt
+import errno
 import io
 import json
 import threading
@@ -116,6 +117,21 @@ def test_attempts_are_spread_over_minutes(kind, hints, settings):
         assert run_job(job.id) is None  # not due
         Job.objects.filter(id=job.id).update(run_after=before)
     assert run_job(job.id) is JobState.DEAD
+
+
+def test_a_job_waits_for_space_for_a_day_and_then_uses_up_its_attempts(kind, hints):
+    def handler(context):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    job = enqueue_job(kind=kind(handler), max_attempts=2)
+    long_ago = timezone.now() - dt.timedelta(days=2)
+
+    def attempt(**changes):
+        Job.objects.filter(id=job.id).update(run_after=long_ago, **changes)
+        return run_job(job.id)
+
+    assert [attempt() for _ in range(4)] == [JobState.QUEUED] * 4
+    assert attempt(created_at=long_ago) is JobState.DEAD
 
 
 def test_a_dead_job_can_be_tried_again_by_a_command(kind, hints):

@@ -105,7 +105,7 @@ class TestOurs:
         full.unlink()
         assert send().status_code == 302
 
-    def test_a_job_waits_for_space_however_long(self, api: Any, agent: Any, small: Path, settings: Any) -> None:
+    def test_a_job_waits_for_space(self, api: Any, agent: Any, small: Path, settings: Any) -> None:
         settings.ARTIFACTS = str(small)
         job = api().post("imports", body(rows(100))).json()["id"]
         ballast = fill(small)
