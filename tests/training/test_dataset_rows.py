@@ -60,6 +60,39 @@ def test_a_chat_is_shown_as_turns_with_its_calls_and_a_link_to_its_decision(
     assert reverse("pages:decision", args=[agent.workspace.slug, decision.id]) in text
 
 
+WRITTEN = {"prompt": "Is it so?", "source": "label"}
+CALLED = {"completion": '[{"name":"look"}]', "reply": {"role": "assistant", "content": "", "tool_calls": [CALL]}}
+
+
+@pytest.mark.parametrize(
+    ("row", "line", "said", "calls"),
+    [
+        (CHAT | {"completion": "It rains.", "reply": None, "source": "label"}, "It rains.", "It rains.", []),
+        (CHAT | CALLED, '[{"name":"look"}]', "", ["look"]),
+        (WRITTEN | {"completion": "It is so."}, "It is so.", "It is so.", []),
+        (WRITTEN | {"options": ["a", "b"], "answer": "b", "completion": "b"}, "b", "b", []),
+        (WRITTEN | {"options": ["a", "b"], "answer": "a"}, "a", "a", []),
+    ],
+    ids=["a text of a chat", "tool calls", "a text without a chat", "an option", "an imported option"],
+)
+def test_right_answers_of_labelled_rows_are_shown_whatever_the_agent_answers(
+    row: dict[str, Any],
+    line: str,
+    said: str,
+    calls: list[str],
+    agent: Any,
+    viewer: Any,
+    page_client: Any,
+    store: Any,
+) -> None:
+    dataset = dataset_of(agent, [row | {"id": "1"}], kind="labelled")
+    (shown,) = page_client(viewer).get(at("dataset", dataset)).context["page"].rows
+    (answer,) = shown.answers
+    (turn,) = answer.said.turns
+    assert (answer.title, shown.answers_in_short) == ("Right answer", line)
+    assert ("".join(piece.text for piece in turn.speech), [call.name for call in turn.calls]) == (said, calls)
+
+
 @pytest.mark.parametrize(
     ("kind", "row", "shown"),
     [
