@@ -205,6 +205,37 @@ def test_the_list_follows_the_cursor_by_few_queries(
         client.get(at("dataset", workspace, made[-1].id))
 
 
+def test_rows_to_evaluate_on_are_named_by_the_form_s_own_field(
+    ledger: dict[str, Any], workspace: Any, admin: Any, page_client: Any
+) -> None:
+    client, path = page_client(admin), at("dataset-make", workspace)
+    without = client.get(path).content.decode()
+    assert "Fill in <em>Held out, percent</em>" in without and f'href="{at("import-new", workspace)}"' in without
+    filled = client.get(f"{path}?held_out=20").content.decode()
+    assert "no held-out data" not in filled and "percent of its rows that are held out" in filled
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        ({"kind": "text"}, "This page opens the dataset when it is ready."),
+        ({"kind": "labelled"}, "This page opens the dataset when it is ready."),
+        ({}, "This page opens the dataset when it is ready."),
+        ({"run": {"method": "posterior"}}, "A run then starts on the dataset"),
+        ({"kind": "text", "run": True, "tag": "first-model-1"}, "One run makes the first model"),
+        ({"run": True, "tag": "first-model-1"}, "Two runs make the first model"),
+    ],
+)
+def test_the_page_of_a_dataset_in_the_making_says_what_comes_of_it(
+    payload: dict[str, Any], says: str, agent: Any, workspace: Any, admin: Any, page_client: Any
+) -> None:
+    made = {"name": "n", "agent": agent.slug, **payload}
+    job = JobFactory(workspace=workspace, kind="training.freeze_dataset", payload=made)
+    text = page_client(admin).get(at("dataset-making", workspace, job.id)).content.decode()
+    ends = ("This page opens the dataset", "A run then starts", "One run makes", "Two runs make")
+    assert says in text and sum(end in text for end in ends) == 1
+
+
 PAGES = ("datasets", "dataset-make", "dataset", "dataset-making")
 
 
