@@ -13,7 +13,8 @@ from models_registry.artifacts.opening import artifact_path
 from tools.factories import DatasetItemFactory, DatasetSnapshotFactory, DecisionFactory, put_rows
 from tools.factories.models_registry import ArtifactFactory
 from training.datasets import shown_rows
-from training.datasets.other_formats import formats_of
+from training.datasets.other_formats import formats_of, stream_rows
+from training.rows.parts import Tally
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"at": "Oslo"}}}
 LOOK = {"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": {}}}
@@ -162,3 +163,40 @@ def test_only_formats_that_the_rows_hold_enough_for_are_offered(agent: Any, stor
     assert of("logged", statistics={"without_propensity": 1}) == every | {"messages", "kto", "groups"}
     assert of("text", statistics={"least_right": 1, "most_right": 1}) == every | {"messages", "groups", "ppo"}
     assert of("tasks") == {"rows"}
+
+
+SO, NOT = {"id": "1", "prompt": "Is it so?"}, {"id": "2", "prompt": "Is it so?"}
+RATED = [SO | {"completion": "Yes.", "reward": 1.0}, NOT | {"completion": "No.", "reward": 0.0}]
+CHOSEN = {"options": ["yes", "no"], "action": "yes", "reward": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "offered"),
+    [
+        ("text", RATED, {"messages", "kto", "groups"}),
+        ("text", [row | {"log_p": -2.0} for row in RATED], {"messages", "kto", "groups", "ppo"}),
+        ("text", [SO | {"completion": "Yes."}, NOT | {"completion": "No."}], {"messages"}),
+        ("text", [SO | {"completion": "Yes.", "source": "label"}], {"messages"}),
+        (
+            "text",
+            [SO | {"completion": "Yes.", "right": 1.0}, NOT | {"completion": "No.", "right": 0.0}],
+            {"messages", "kto"},
+        ),
+        ("logged", [SO | CHOSEN | {"propensity": 0.5}], {"messages", "ppo"}),
+        ("logged", [SO | CHOSEN | {"propensity": None}, NOT | CHOSEN | {"propensity": None}], {"messages"}),
+        ("labelled", [SO | {"completion": "Yes.", "source": "label"}], {"messages"}),
+        ("labelled", [SO | {"options": ["yes", "no"], "answer": "yes"}], {"messages"}),
+        ("preferences", [SO | {"chosen": "Yes.", "rejected": "No.", "source": "label"}], {"preference", "kto"}),
+    ],
+)
+def test_a_format_that_is_offered_is_not_refused(
+    kind: str, rows: list[dict[str, Any]], offered: set[str], agent: Any, store: Any
+) -> None:
+    tally = Tally()
+    for row in rows:
+        tally.add(row)
+    spec = {"reward_spec": current_reward_spec(agent)} if kind == "logged" else {}
+    dataset = dataset_of(agent, rows, kind=kind, statistics=tally.as_plain(), **spec)
+    formats = set(formats_of(dataset))
+    assert all(list(stream_rows(dataset, format)) for format in formats)
+    assert formats == {"rows", "prompt", "completion", "chat"} | offered
