@@ -24,6 +24,7 @@ from tools.factories import (
     FeedbackFactory,
     JobFactory,
     RewardFactory,
+    RewardSpecFactory,
     TrainingRunFactory,
 )
 from training.datasets import preview as dataset_preview
@@ -234,6 +235,34 @@ def test_the_page_of_a_dataset_in_the_making_says_what_comes_of_it(
     text = page_client(admin).get(at("dataset-making", workspace, job.id)).content.decode()
     ends = ("This page opens the dataset", "A run then starts", "One run makes", "Two runs make")
     assert says in text and sum(end in text for end in ends) == 1
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong", "right", "title"),
+    [
+        ("text", "logged", "text", "Rewarded texts"),
+        ("tool_calls", "logged", "text", "Rewarded texts"),
+        ("choice", "text", "logged", "Rewarded decisions"),
+    ],
+)
+def test_a_kind_of_rows_that_the_agent_never_makes_is_refused_and_the_other_is_named(
+    space: str, wrong: str, right: str, title: str, workspace: Any, admin: Any, page_client: Any, api: Any, store: Any
+) -> None:
+    agent = AgentFactory(workspace=workspace, slug="helper")
+    options = ["travel", "finance"] if space == "choice" else None
+    version = AgentVersionFactory(agent=agent, action_space=space, options=options)
+    RewardSpecFactory(agent=agent)
+    DecisionFactory(agent=agent, agent_version=version, options=options, action="travel")
+    answer = api().post("datasets", {"agent": agent.slug, "name": "n", "kind": wrong})
+    [fault] = answer.json()["error"]["fields"]
+    assert (answer.status_code, fault["field"], fault["expected"]) == (400, "kind", right)
+    assert not Job.objects.exists()
+    client, path = page_client(admin), at("dataset-make", workspace)
+    text = client.get(f"{path}?agent=helper&kind={wrong}").content.decode()
+    assert f'choose <a href="{path}?agent=helper&amp;kind={right}">{title}</a>' in text
+    refused = client.post(path, {"agent": "helper", "name": "n", "kind": wrong})
+    assert refused.status_code == 400 and not Job.objects.exists()
+    assert api().post("datasets", {"agent": agent.slug, "name": "n", "kind": right}).status_code == 202
 
 
 PAGES = ("datasets", "dataset-make", "dataset", "dataset-making")
