@@ -33,7 +33,7 @@ BY_TEXTS = (
     "docs/runs.md have both. The first version serves as soon as it is there. Until then report what your app decides "
     "to POST /api/v1/decisions."
 )
-"""What `BY_LABELS` says, to an agent that writes."""
+"""What `BY_LABELS` says, of an agent that chats."""
 
 
 class Routing:
@@ -101,7 +101,7 @@ def find_agent_routes(current: CurrentAgent) -> Routes:
         if current.version.chats:
             hint = f"{OUTSIDE.format(current.agent.registered_model.name)} {hint}"
         nobody = NOBODY.format(current.agent.registered_model.name)
-        raise NoChampion(f"{nobody} {hint} {BY_TEXTS if first.writes else BY_LABELS}") from None
+        raise NoChampion(f"{nobody} {hint} {BY_TEXTS if current.version.chats else BY_LABELS}") from None
 
 
 def find_routing(current: CurrentAgent) -> Routing:
