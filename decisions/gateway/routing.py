@@ -27,6 +27,13 @@ OUTSIDE = (
     "An outside model can answer it: add its server as a backend, then a remote version of the model {0} there "
     "(POST /api/v1/remote-versions, or the page Backends)."
 )
+BY_TEXTS = (
+    "To train one from a file, import texts (manage.py import_texts), then start a run with the method sft on a "
+    "pretrained base, as a tiny model cannot write (POST /api/v1/runs, or the page Runs); docs/commands.md and "
+    "docs/runs.md have both. The first version serves as soon as it is there. Until then report what your app decides "
+    "to POST /api/v1/decisions."
+)
+"""What `BY_LABELS` says, of an agent that chats."""
 
 
 class Routing:
@@ -94,7 +101,7 @@ def find_agent_routes(current: CurrentAgent) -> Routes:
         if current.version.chats:
             hint = f"{OUTSIDE.format(current.agent.registered_model.name)} {hint}"
         nobody = NOBODY.format(current.agent.registered_model.name)
-        raise NoChampion(f"{nobody} {hint} {BY_LABELS}") from None
+        raise NoChampion(f"{nobody} {hint} {BY_TEXTS if current.version.chats else BY_LABELS}") from None
 
 
 def find_routing(current: CurrentAgent) -> Routing:

@@ -24,6 +24,7 @@ from tools.factories import (
     FeedbackFactory,
     JobFactory,
     RewardFactory,
+    RewardSpecFactory,
     TrainingRunFactory,
 )
 from training.datasets import preview as dataset_preview
@@ -203,6 +204,65 @@ def test_the_list_follows_the_cursor_by_few_queries(
     assert client.get(f"{path}?before=x").status_code == 400
     with django_assert_max_num_queries(7):
         client.get(at("dataset", workspace, made[-1].id))
+
+
+def test_rows_to_evaluate_on_are_named_by_the_form_s_own_field(
+    ledger: dict[str, Any], workspace: Any, admin: Any, page_client: Any
+) -> None:
+    client, path = page_client(admin), at("dataset-make", workspace)
+    without = client.get(path).content.decode()
+    assert "Fill in <em>Held out, percent</em>" in without and f'href="{at("import-new", workspace)}"' in without
+    filled = client.get(f"{path}?held_out=20").content.decode()
+    assert "no held-out data" not in filled and "percent of its rows that are held out" in filled
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        ({"kind": "text"}, "This page opens the dataset when it is ready."),
+        ({"kind": "labelled"}, "This page opens the dataset when it is ready."),
+        ({}, "This page opens the dataset when it is ready."),
+        ({"run": {"method": "posterior"}}, "A run then starts on the dataset"),
+        ({"kind": "text", "run": True, "tag": "first-model-1"}, "One run makes the first model"),
+        ({"run": True, "tag": "first-model-1"}, "Two runs make the first model"),
+    ],
+)
+def test_the_page_of_a_dataset_in_the_making_says_what_comes_of_it(
+    payload: dict[str, Any], says: str, agent: Any, workspace: Any, admin: Any, page_client: Any
+) -> None:
+    made = {"name": "n", "agent": agent.slug, **payload}
+    job = JobFactory(workspace=workspace, kind="training.freeze_dataset", payload=made)
+    text = page_client(admin).get(at("dataset-making", workspace, job.id)).content.decode()
+    ends = ("This page opens the dataset", "A run then starts", "One run makes", "Two runs make")
+    assert says in text and sum(end in text for end in ends) == 1
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong", "right", "title"),
+    [
+        ("text", "logged", "text", "Rewarded texts"),
+        ("tool_calls", "logged", "text", "Rewarded texts"),
+        ("choice", "text", "logged", "Rewarded decisions"),
+    ],
+)
+def test_a_kind_of_rows_that_the_agent_never_makes_is_refused_and_the_other_is_named(
+    space: str, wrong: str, right: str, title: str, workspace: Any, admin: Any, page_client: Any, api: Any, store: Any
+) -> None:
+    agent = AgentFactory(workspace=workspace, slug="helper")
+    options = ["travel", "finance"] if space == "choice" else None
+    version = AgentVersionFactory(agent=agent, action_space=space, options=options)
+    RewardSpecFactory(agent=agent)
+    DecisionFactory(agent=agent, agent_version=version, options=options, action="travel")
+    answer = api().post("datasets", {"agent": agent.slug, "name": "n", "kind": wrong})
+    [fault] = answer.json()["error"]["fields"]
+    assert (answer.status_code, fault["field"], fault["expected"]) == (400, "kind", right)
+    assert not Job.objects.exists()
+    client, path = page_client(admin), at("dataset-make", workspace)
+    text = client.get(f"{path}?agent=helper&kind={wrong}").content.decode()
+    assert f'choose <a href="{path}?agent=helper&amp;kind={right}">{title}</a>' in text
+    refused = client.post(path, {"agent": "helper", "name": "n", "kind": wrong})
+    assert refused.status_code == 400 and not Job.objects.exists()
+    assert api().post("datasets", {"agent": agent.slug, "name": "n", "kind": right}).status_code == 202
 
 
 PAGES = ("datasets", "dataset-make", "dataset", "dataset-making")

@@ -13,7 +13,8 @@ from models_registry.artifacts.opening import artifact_path
 from tools.factories import DatasetItemFactory, DatasetSnapshotFactory, DecisionFactory, put_rows
 from tools.factories.models_registry import ArtifactFactory
 from training.datasets import shown_rows
-from training.datasets.other_formats import formats_of
+from training.datasets.other_formats import formats_of, stream_rows
+from training.rows.parts import Tally
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"at": "Oslo"}}}
 LOOK = {"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": {}}}
@@ -58,6 +59,39 @@ def test_a_chat_is_shown_as_turns_with_its_calls_and_a_link_to_its_decision(
     text = answer.content.decode()
     assert "&lt;b&gt;rain" in text and "I look again." in text and "1 tool on offer" in text and "0.75" in text
     assert reverse("pages:decision", args=[agent.workspace.slug, decision.id]) in text
+
+
+WRITTEN = {"prompt": "Is it so?", "source": "label"}
+CALLED = {"completion": '[{"name":"look"}]', "reply": {"role": "assistant", "content": "", "tool_calls": [CALL]}}
+
+
+@pytest.mark.parametrize(
+    ("row", "line", "said", "calls"),
+    [
+        (CHAT | {"completion": "It rains.", "reply": None, "source": "label"}, "It rains.", "It rains.", []),
+        (CHAT | CALLED, '[{"name":"look"}]', "", ["look"]),
+        (WRITTEN | {"completion": "It is so."}, "It is so.", "It is so.", []),
+        (WRITTEN | {"options": ["a", "b"], "answer": "b", "completion": "b"}, "b", "b", []),
+        (WRITTEN | {"options": ["a", "b"], "answer": "a"}, "a", "a", []),
+    ],
+    ids=["a text of a chat", "tool calls", "a text without a chat", "an option", "an imported option"],
+)
+def test_right_answers_of_labelled_rows_are_shown_whatever_the_agent_answers(
+    row: dict[str, Any],
+    line: str,
+    said: str,
+    calls: list[str],
+    agent: Any,
+    viewer: Any,
+    page_client: Any,
+    store: Any,
+) -> None:
+    dataset = dataset_of(agent, [row | {"id": "1"}], kind="labelled")
+    (shown,) = page_client(viewer).get(at("dataset", dataset)).context["page"].rows
+    (answer,) = shown.answers
+    (turn,) = answer.said.turns
+    assert (answer.title, shown.answers_in_short) == ("Right answer", line)
+    assert ("".join(piece.text for piece in turn.speech), [call.name for call in turn.calls]) == (said, calls)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +163,40 @@ def test_only_formats_that_the_rows_hold_enough_for_are_offered(agent: Any, stor
     assert of("logged", statistics={"without_propensity": 1}) == every | {"messages", "kto", "groups"}
     assert of("text", statistics={"least_right": 1, "most_right": 1}) == every | {"messages", "groups", "ppo"}
     assert of("tasks") == {"rows"}
+
+
+SO, NOT = {"id": "1", "prompt": "Is it so?"}, {"id": "2", "prompt": "Is it so?"}
+RATED = [SO | {"completion": "Yes.", "reward": 1.0}, NOT | {"completion": "No.", "reward": 0.0}]
+CHOSEN = {"options": ["yes", "no"], "action": "yes", "reward": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "offered"),
+    [
+        ("text", RATED, {"messages", "kto", "groups"}),
+        ("text", [row | {"log_p": -2.0} for row in RATED], {"messages", "kto", "groups", "ppo"}),
+        ("text", [SO | {"completion": "Yes."}, NOT | {"completion": "No."}], {"messages"}),
+        ("text", [SO | {"completion": "Yes.", "source": "label"}], {"messages"}),
+        (
+            "text",
+            [SO | {"completion": "Yes.", "right": 1.0}, NOT | {"completion": "No.", "right": 0.0}],
+            {"messages", "kto"},
+        ),
+        ("logged", [SO | CHOSEN | {"propensity": 0.5}], {"messages", "ppo"}),
+        ("logged", [SO | CHOSEN | {"propensity": None}, NOT | CHOSEN | {"propensity": None}], {"messages"}),
+        ("labelled", [SO | {"completion": "Yes.", "source": "label"}], {"messages"}),
+        ("labelled", [SO | {"options": ["yes", "no"], "answer": "yes"}], {"messages"}),
+        ("preferences", [SO | {"chosen": "Yes.", "rejected": "No.", "source": "label"}], {"preference", "kto"}),
+    ],
+)
+def test_a_format_that_is_offered_is_not_refused(
+    kind: str, rows: list[dict[str, Any]], offered: set[str], agent: Any, store: Any
+) -> None:
+    tally = Tally()
+    for row in rows:
+        tally.add(row)
+    spec = {"reward_spec": current_reward_spec(agent)} if kind == "logged" else {}
+    dataset = dataset_of(agent, rows, kind=kind, statistics=tally.as_plain(), **spec)
+    formats = set(formats_of(dataset))
+    assert all(list(stream_rows(dataset, format)) for format in formats)
+    assert formats == {"rows", "prompt", "completion", "chat"} | offered

@@ -18,6 +18,7 @@ from jobs.models import Job
 from jobs.runner import run_job
 from tools.factories import (
     AgentFactory,
+    AgentVersionFactory,
     AliasFactory,
     ArtifactFactory,
     DatasetSnapshotFactory,
@@ -250,6 +251,35 @@ class TestOnePress:
         assert self.press(client, workspace, agent="nobody").status_code == 404
         assert api().post("runs/train", {"agent": agent.slug}).json()["error"]["fields"][0]["field"] == "base_version"
         assert not Job.objects.exists()
+
+    @pytest.mark.parametrize("held", ["nowhere", "elsewhere", "here"])
+    def test_an_agent_that_writes_is_led_to_datasets_of_texts(
+        self, held: str, workspace: Any, admin: Any, page_client: Any, api: Any
+    ) -> None:
+        agent = AgentFactory(workspace=workspace, slug="helper", kind="CUSTOM")
+        AgentVersionFactory(agent=agent, action_space="text", options=None)
+        RewardSpecFactory(agent=agent, signal="verdict")
+        model = {"registered_model": agent.registered_model}
+        if held != "nowhere":
+            remote = {"artifact": None, "remote_name": "gpt", "method": "remote"}
+            AliasFactory(version=ModelVersionFactory(**model, **(remote if held == "elsewhere" else {})))
+        for verdict in ("confirmed", "corrected"):
+            decide(agent, verdict, action="Dear Ann", options=None, propensity=None)
+        client, make = page_client(admin), at("dataset-make", workspace)
+        answer = client.get(at("train-new", workspace))
+        text = answer.content.decode()
+        [one] = [one for one, _, _ in answer.context["agents"] if one.agent == agent]
+        assert (one.preview.rows, one.preview.left_out, one.ready) == (2, (), False)
+        assert "New rewarded texts" in text and "actions of another kind" not in text
+        assert f"{make}?agent=helper&amp;kind=text" in text and f"{make}?agent=helper&amp;kind=labelled" in text
+        assert "Create a dataset of 2 rewarded texts" in text and "from labelled rows" not in text
+        assert ("no model yet" in text, "another server holds" in text) == (held == "nowhere", held == "elsewhere")
+        assert client.get(f"{make}?agent=helper&kind=text&which=new").context["preview"].rows == 2
+        steps = client.get(f"{at('run-start', workspace)}?agent=helper").context["steps"]
+        assert [step.url for step in steps] == [f"{make}?agent=helper&kind=text"]
+        refused = api().post("runs/train", {"agent": "helper"})
+        assert refused.status_code == 400 and not Job.objects.exists()
+        assert held != "here" or "kind text" in refused.json()["error"]["fields"][0]["expected"]
 
     def test_the_page_s_statements_do_not_grow(
         self, agent: Any, champion: Any, workspace: Any, admin: Any, page_client: Any

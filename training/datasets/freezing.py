@@ -17,11 +17,12 @@ from jobs.errors import Permanent
 from jobs.models import Job
 from jobs.services import enqueue_job
 from training.datasets.of_labels import snapshot_labels
-from training.datasets.snapshots import REBUILT, snapshot_ledger
+from training.datasets.snapshots import OTHER_KIND, REBUILT, snapshot_ledger
 from training.errors import EmptyDataset, InvalidRun
 from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.labels import LabelQuestion
 from training.rows.selection import ALL, Filters
+from training.rows.shapes_of.shapes import find_versions
 from workspaces.access.actors import Actor, system
 from workspaces.errors import Conflict, FieldFault, InvalidInput
 
@@ -70,6 +71,7 @@ def start_freezing(
     every fault.
     """
     faults = find_faults(kind, filters, held_out=held_out, suggestions=least_confidence is not None)
+    faults += find_kind_faults(agent, kind)
     faults += find_other_faults(agent, kind, negatives=negatives, reward_spec=question.get("reward_spec"))
     if faults:
         raise InvalidInput("The dataset cannot be made.", faults=faults)
@@ -108,6 +110,14 @@ def find_faults(kind: str, filters: Filters, *, held_out: float | None, suggesti
     if held_out is not None and not 0.0 < held_out <= MOST_HELD_OUT:
         faults.append(FieldFault("held_out", f"{held_out} is out of range", f"above 0, up to {MOST_HELD_OUT}"))
     return faults
+
+
+def find_kind_faults(agent: Agent, kind: str) -> list[FieldFault]:
+    """Why no decision of the agent makes a row of this kind, whatever is asked."""
+    if kind not in REWARDED or not agent.versions.exists() or find_versions(agent, kind)[0]:
+        return []
+    other = DatasetKind.TEXT if kind == DatasetKind.LOGGED else DatasetKind.LOGGED
+    return [FieldFault("kind", f"for the agent {agent.slug}: {OTHER_KIND[kind]}", other.value)]
 
 
 def find_other_faults(agent: Agent, kind: str, *, negatives: bool, reward_spec: int | None) -> list[FieldFault]:

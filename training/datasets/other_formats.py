@@ -28,12 +28,16 @@ def formats_of(dataset: DatasetSnapshot) -> list[str]:
         return [AS_FROZEN]
     kind, told, has = dataset.kind, dataset.statistics, dataset.find_has()
     pairs, rewarded = kind == DatasetKind.PREFERENCES, kind in (DatasetKind.LOGGED, DatasetKind.TEXT)
+    untold = told.get("without_reward") == dataset.rows or "sources" in told
+    earned = rewarded and not ("mean_reward" not in told and untold)
+    # What statistics of earlier releases do not tell is taken for granted.
+    improbable = told.get("with_probability", 1) == 0 or told.get("without_propensity") == dataset.rows
     without = {
         "preference": not pairs,
         "messages": pairs or (rewarded and Need.RIGHT_TEXTS not in has and kind == DatasetKind.TEXT),
-        "kto": not pairs and not (rewarded and Need.RIGHT_AND_WRONG in has),
-        "groups": not rewarded or told.get("groups") == 0,
-        "ppo": not rewarded or told.get("without_propensity") == dataset.rows,
+        "kto": not pairs and not ((earned or "least_right" in told) and Need.RIGHT_AND_WRONG in has),
+        "groups": not earned or told.get("groups") == 0,
+        "ppo": not earned or improbable,
     }
     return [name for name in FORMATS if not without.get(name, False)]
 

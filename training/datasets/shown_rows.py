@@ -23,13 +23,14 @@ LONGEST = 256 * 1024
 """Bytes of a row; a longer one is not shown."""
 LONGEST_LINE = 160
 """Characters of a text in the line that stands for a row."""
-REPLIES: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    DatasetKind.LABELLED: (("Right answer", "answer", ""),),
-    DatasetKind.LOGGED: (("Action", "action", ""),),
-    DatasetKind.TEXT: (("Answer", "completion", "reply"),),
-    DatasetKind.PREFERENCES: (("Better", "chosen", "chosen_reply"), ("Worse", "rejected", "rejected_reply")),
+REPLIES: Mapping[str, tuple[tuple[str, tuple[str, ...], str], ...]] = {
+    DatasetKind.LABELLED: (("Right answer", ("answer", "completion"), "reply"),),
+    DatasetKind.LOGGED: (("Action", ("action",), ""),),
+    DatasetKind.TEXT: (("Answer", ("completion",), "reply"),),
+    DatasetKind.PREFERENCES: (("Better", ("chosen",), "chosen_reply"), ("Worse", ("rejected",), "rejected_reply")),
 }
-"""By the kind of rows: the title of each answer, the field of its text, and that of its message."""
+"""By the kind of rows: the title of each answer, the fields that may hold its text, and that of its message. Labelled
+rows of texts have no options, so their right answer is a completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +166,8 @@ def _as_chat(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"messages": [*system, {"role": "user", "content": str(row.get("prompt", ""))}]}
 
 
-def _show_answer(row: Mapping[str, Any], title: str, text: str, reply: str) -> Answer:
-    words = str(row.get(text, ""))
+def _show_answer(row: Mapping[str, Any], title: str, texts: Sequence[str], reply: str) -> Answer:
+    words = next((str(row[text]) for text in texts if row.get(text) is not None), "")
     message = row.get(reply) or {"role": "assistant", "content": words}
     return Answer(title, show_chat({"messages": [message]}), words)
 

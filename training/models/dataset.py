@@ -27,7 +27,8 @@ class DatasetSnapshot(WorkspaceOwned):
     """`artifact` holds `rows.jsonl`. `query` says what was asked of the ledger, so that it can be asked again; it is
     empty for rows that were imported. `statistics` count the rows by action and by right and wrong (`least_right` and
     `most_right`: how right they are at least and at most, in [0, 1]), as `groups` the prompts with different rewards,
-    as `left_out` the decisions that made none, as `without_propensity` rows whose policy did not tell it, as
+    as `left_out` the decisions that made none, as `with_probability` rewarded rows whose action or text has a known
+    probability, as `without_propensity` rows whose policy did not tell it, as
     `without_any_propensity` those of them whose ranking has none either, with them as `rewarded` rows with a reward, as
     `fewer_rewarded` those above their mean reward or those not, the fewer, and as `rankings` items of one; as
     `unjudged` rows of decisions that nobody judged, and as `without_reward` texts of which nobody said anything; as

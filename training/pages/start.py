@@ -162,6 +162,10 @@ def _find_steps(request: PageRequest, defaults: Sequence[Defaults], dataset: Dat
     if texts is not None:
         why = "Its texts can be taught to a pretrained model, which is the first version then."
         yield Step(f"Train on {texts.name}", why, "Start a run", f"{at('run-start')}?dataset={texts.id}")
+    elif dataset is None and defaults and all(one.writes for one in defaults):
+        why = "A pretrained model, or the agent’s version, learns from its texts by reward_weighted or sft."
+        url = f"{at('dataset-make')}?agent={defaults[0].agent.slug}&kind={DatasetKind.TEXT}"
+        yield Step("Create a dataset of rewarded texts", why, "Create a dataset", url)
     elif not any(one.base is not None or one.labelled is not None for one in defaults):
         why = (
             "The first model learns from texts with known right answers. Import a file of them, and import some of"

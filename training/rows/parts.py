@@ -80,6 +80,7 @@ class Tally:
         self.rewards = self.sum = self.high = 0.0
         self.right = self.wrong = self.without_options = self.without_reward = 0
         self.without_propensity = self.without_any = self.synthetic = self.unjudged = self.rankings = 0
+        self.with_probability = 0
         self.words = Counter[int]()
         self.values: dict[str, set[str]] = {}
         self.declared, self.judged = Bounds(), Bounds()
@@ -105,6 +106,7 @@ class Tally:
             self.sum += reward
             self.earned.append(reward)
             self.high += reward >= HALF
+            self.with_probability += bool(row.get("propensity")) or row.get("log_p") is not None
             right = row.get("right", reward)
             if right >= HALF:
                 self.right += 1
@@ -159,6 +161,8 @@ class Tally:
         if self.rewards:
             told |= {"mean_reward": self.sum / self.rewards, "confirmed_share": self.high / self.rewards}
             told |= {"right": self.right, "wrong": self.wrong}
+        if self.rewards or self.declared.known:
+            told["with_probability"] = self.with_probability
             told["groups"] = sum(reward is None for reward in self.groups.values())
         # Of logged rows, where some declare what is right, the others say nothing about it.
         if (right := self.judged if self.texts or not self.declared.known else self.declared).known:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from decisions.agents.current import find_current_version
 from decisions.models import Agent
 from jobs.models import Job, JobState
-from models_registry.models import ModelVersion
+from models_registry.models import Alias, AliasName, ModelVersion
 from training.datasets.freezing import KIND, start_freezing
 from training.datasets.preview import Preview, preview_datasets
 from training.engine.spec.methods import METHODS
@@ -39,16 +39,25 @@ ASKED = Filters(unjudged=METHODS[FROM_LOGS].learns_unjudged)
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether an agent's new decisions can be trained on, and with what. `under_way`: the job that is doing it."""
+    """Whether an agent's new decisions can be trained on, and with what. `under_way`: the job that is doing it.
+    `champion`: who answers, which another server may hold."""
 
     agent: Agent
     defaults: Defaults
     preview: Preview
     under_way: Job | None
+    champion: ModelVersion | None = None
+
+    @property
+    def writes(self) -> bool:
+        """The preview counts its rewarded texts then, and a run starts from a dataset of them, as its method is to be
+        chosen."""
+        return self.defaults.writes
 
     @property
     def ready(self) -> bool:
-        return self.under_way is None and self.defaults.base is not None and self.preview.rows > 0
+        has_base = self.defaults.base is not None and not self.writes
+        return self.under_way is None and has_base and self.preview.rows > 0
 
     @property
     def heldout(self) -> DatasetSnapshot | None:
@@ -61,12 +70,28 @@ class Readiness:
 
 
 def find_readiness(workspace: Workspace) -> list[Readiness]:
-    """Of the first AGENTS agents by name. Eight statements, however many agents and decisions there are."""
+    """Of the first AGENTS agents by name. Nine statements, and two more where some write, however many agents and
+    decisions there are."""
     agents = list(Agent.objects.for_workspace(workspace).order_by("name")[:AGENTS])
     defaults = find_defaults(workspace, agents)
-    previews = preview_datasets(agents, unused_at=timezone.now(), filters=ASKED)
+    now = timezone.now()
+    writing = [one for one in agents if defaults[one.id].writes]
+    previews = preview_datasets([one for one in agents if one not in writing], unused_at=now, filters=ASKED)
+    previews |= preview_datasets(writing, kind=DatasetKind.TEXT, unused_at=now)
     under_way = {job.payload["agent"]: job for job in _find_under_way(workspace)}
-    return [Readiness(one, defaults[one.id], previews[one.id], under_way.get(one.slug)) for one in agents]
+    serving = Alias.objects.filter(registered_model__in=[one.registered_model_id for one in agents])
+    named = serving.filter(name=AliasName.CHAMPION).select_related("version__registered_model")
+    champions = {alias.registered_model_id: alias.version for alias in named}
+    return [
+        Readiness(
+            one,
+            defaults[one.id],
+            previews[one.id],
+            under_way.get(one.slug),
+            champions.get(one.registered_model_id),
+        )
+        for one in agents
+    ]
 
 
 def _find_under_way(workspace: Workspace) -> Sequence[Job]:
@@ -89,6 +114,9 @@ def request_training(*, by: Actor, agent: Agent) -> Job:
             return job
     now = timezone.now()
     defaults = find_defaults(by.workspace, [agent])[agent.id]
+    if defaults.writes:
+        fault = FieldFault("agent", f"{agent.name} writes texts", "a run on a dataset of the kind text")
+        raise InvalidRun("New decisions of texts are trained on as a dataset of their own.", faults=[fault])
     to_come = DatasetSnapshot(workspace_id=agent.workspace_id, agent=agent, kind=DatasetKind.LOGGED, rows=0)
     plan = defaults.plan(to_come)
     if plan is None or plan.base_version is None:

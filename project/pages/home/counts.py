@@ -224,7 +224,7 @@ SELECT count(*),
 _REWARDED = f"""
 {_MARKS}, frozen AS (
   SELECT mark.id AS spec_id, max(s.created_at) AS at
-    FROM mark LEFT JOIN training_datasetsnapshot s ON s.agent_id = mark.agent_id AND s.kind = 'logged'
+    FROM mark LEFT JOIN training_datasetsnapshot s ON s.agent_id = mark.agent_id AND s.reward_spec_id IS NOT NULL
    GROUP BY 1
 ), by_spec AS (
   SELECT count(*) AS looked_at, count(*) FILTER (WHERE r.computed_at >= %(today)s) AS today,

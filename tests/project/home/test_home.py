@@ -149,6 +149,15 @@ def test_rewards_wait_for_the_agent_s_next_dataset(agent: Any, monkeypatch: pyte
     backdate(DatasetSnapshotFactory(agent=agent, kind="labelled"), NOW)  # no snapshot of the ledger
 
 
+def test_rewards_of_texts_wait_for_a_dataset_of_texts(agent: Any) -> None:
+    RewardFactory(decision=decide(agent, NOW - DAY), feedback_until=NOW - HOUR, computed_at=NOW - HOUR)
+    backdate(DatasetSnapshotFactory(agent=agent, kind="text"), NOW)  # imported, or drawn from an environment
+    backdate(DatasetSnapshotFactory(agent=agent, kind="labelled"), NOW)
+    assert at(read_home(agent.workspace, NOW), "dataset").waiting == Count(1)
+    backdate(DatasetSnapshotFactory(agent=agent, kind="text", reward_spec=current_reward_spec(agent)), NOW)
+    assert at(read_home(agent.workspace, NOW), "dataset").waiting == Count(0)
+
+
 def test_runs_versions_and_experiments_wait_where_they_stand(agent: Any) -> None:
     model = agent.registered_model
     champion, untried, unmeasured = (ModelVersionFactory(registered_model=model) for _ in range(3))

@@ -22,6 +22,7 @@ from training.engine.machine.facts import fit_settings
 from training.engine.spec.methods import METHODS, Need, RowKind
 from training.engine.spec.run_spec import HELD_OUT, RunSpec, TinyShape
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
+from training.rows.shapes_of.shapes import shape_for
 from training.run_states import RunState
 from training.runs.base_models import TINY, is_allowed_base
 from training.runs.defaults import recipes
@@ -119,6 +120,11 @@ class Defaults:
         if self.root != TINY:
             return self.root
         return choose_named_base() if chosen.row_kind is RowKind.TEXT else ""
+
+    @property
+    def writes(self) -> bool:
+        """Whether the agent's actions are texts and make no other rows, as of its current version."""
+        return self.agent_version is not None and shape_for(self.agent_version, DatasetKind.LOGGED) is None
 
     @property
     def _new_base(self) -> str:
