@@ -13,7 +13,7 @@ from decisions.ingest.schemas import LONGEST_MS
 from decisions.models import Decision, Episode, Feedback, Step, StepKind
 from decisions.queries.decision_shown import Node, show_value
 from decisions.queries.episode_ends import fill_ends
-from decisions.queries.episodes import Totals, find_steps, find_totals
+from decisions.queries.episodes import Totals, find_steps, find_time, find_totals
 from decisions.queries.suggestion_shown import ShownSuggestion
 
 MOST_DEPTH = 6
@@ -168,12 +168,13 @@ def show_episode(
 
 
 def _start(entry: Step | Decision) -> dt.datetime:
-    return entry.started_at if isinstance(entry, Step) else entry.observed_at
+    return entry.started_at if isinstance(entry, Step) else find_time(entry)[0]
 
 
 def _duration(entry: Step | Decision) -> float | None:
-    # A decision is observed when it has been made: its latency lies before that moment.
-    if not isinstance(entry, Step) or entry.duration_ms is None:
+    if isinstance(entry, Decision):
+        return find_time(entry)[1]
+    if entry.duration_ms is None:
         return None
     return min(entry.duration_ms, LONGEST_MS)  # what was recorded before there was a limit
 
