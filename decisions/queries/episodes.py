@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -73,6 +73,27 @@ def find_totals(episodes: Iterable[uuid.UUID]) -> dict[uuid.UUID, Totals]:
     with connection.cursor() as cursor:
         cursor.execute(_TOTALS, {"ids": list(episodes)})
         return {row[0]: Totals(*row[1:]) for row in cursor.fetchall()}
+
+
+def fill_totals(episodes: Sequence[Episode]) -> dict[uuid.UUID, Totals]:
+    """Puts what nobody reported into the objects, as it is counted: they are to be shown and not saved. Answers the
+    totals, with an entry for each. One statement for any number."""
+    counted = find_totals([episode.id for episode in episodes])
+    for episode in episodes:
+        totals = counted.setdefault(episode.id, Totals())
+        for name in ("llm_calls", "tokens_in", "tokens_out", "cost", "ended_at"):
+            if getattr(episode, name) is None:
+                setattr(episode, name, getattr(totals, name))
+        episode.duration_ms = _duration_of(episode, totals)
+    return counted
+
+
+def _duration_of(episode: Episode, totals: Totals) -> float | None:
+    """Milliseconds: as reported, else from the first start to the last end that are known."""
+    if episode.duration_ms is not None:
+        return min(episode.duration_ms, LONGEST_MS)
+    start = totals.started_at or episode.started_at
+    return max((episode.ended_at - start).total_seconds() * 1000, 0.0) if episode.ended_at is not None else None
 
 
 def find_time(decision: Decision) -> tuple[dt.datetime, float | None]:
