@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decisions.agents.prompts import as_text
+from decisions.editors.table import editor_of
 from decisions.ingest.schemas import LONGEST_MS
 from decisions.models import Decision, Episode, Feedback, Step, StepKind
 from decisions.queries.decision_shown import Node, show_value
@@ -237,7 +238,7 @@ def _title(step: Step | None, decision: Decision | None) -> str:
 def _says(step: Step | None, decision: Decision | None) -> str:
     """One line: what was decided, thought, answered."""
     if decision is not None:
-        return as_text(decision.action)
+        return editor_of(decision).say(decision.action)
     if step is None:
         return ""
     said = step.content if step.kind == StepKind.REASONING else step.result

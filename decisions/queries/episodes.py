@@ -57,7 +57,10 @@ SELECT episode,
        count(*) FILTER (WHERE kind <> 'decision'),
        (SELECT count(*) FROM decisions_decision d WHERE d.episode_id = told.episode),
        count(*) FILTER (WHERE success = false),
-       count(*) FILTER (WHERE kind = 'tool_call'),
+       -- A tool that was called may also be recorded as a step: it is one call.
+       greatest(count(*) FILTER (WHERE kind = 'tool_call'), (
+         SELECT sum(CASE WHEN jsonb_typeof(d.action->0->'name') = 'string' THEN jsonb_array_length(d.action) END)
+           FROM decisions_decision d WHERE d.episode_id = told.episode)),
        count(*) FILTER (WHERE kind = 'llm_call'),
        sum(tokens_in) FILTER (WHERE kind <> 'span'),
        sum(tokens_out) FILTER (WHERE kind <> 'span'),

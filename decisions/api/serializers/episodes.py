@@ -85,7 +85,7 @@ class TotalsSerializer(serializers.Serializer[Any]):
     steps = serializers.IntegerField(help_text="With the chats of the gateway that no step tells of")
     decisions = serializers.IntegerField()
     failures = serializers.IntegerField(help_text="Steps that failed")
-    tool_calls = serializers.IntegerField()
+    tool_calls = serializers.IntegerField(help_text="Of its steps, or of its chats' answers if those called more")
     llm_calls = serializers.IntegerField()
     tokens_in = serializers.IntegerField(allow_null=True)
     tokens_out = serializers.IntegerField(allow_null=True)
