@@ -171,6 +171,22 @@ class TestLimits:
         entry = AuditEntry.objects.get(action="api_key.limits_changed")
         assert (entry.actor, set(entry.details)) == (admin.email, {"spend_a_day", "agents", "requests_a_minute"})
 
+    @pytest.mark.parametrize(
+        ("counted", "says"),
+        [(300, "at most 300 of 30,000"), (0, "0 of 30,000"), (None, "unknown of 30,000")],
+    )
+    def test_requests_are_shown_as_what_they_are_at_most(
+        self, admin: Any, page_client: Any, api: Any, settings: Any, monkeypatch: Any, counted: int | None, says: str
+    ) -> None:
+        """A process takes them in steps of a hundredth of the limit."""
+        settings.KEY_REQUESTS_A_MINUTE = 30_000
+        monkeypatch.setattr("project.pages.keys.count_this_minute", lambda actor: counted)
+        api("admin")
+        key = ApiKey.objects.get()
+        content = page_client(admin).get(reverse("pages:key-limits", args=[key.workspace.slug, key.pk])).content
+        text = " ".join(re.sub("<[^>]+>", " ", content.decode()).split())
+        assert f"Requests this minute {says}" in text
+
     @pytest.mark.parametrize("given", [{"spend_a_day": "-1"}, {"requests_a_minute": "x"}, {"agents": ["nobody"]}])
     def test_that_cannot_be_come_back_in_the_filled_form_and_change_nothing(
         self, admin: Any, make: str, page_client: Any, agent: Any, given: dict[str, Any]
