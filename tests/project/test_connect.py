@@ -95,6 +95,10 @@ class TestTheForm:
         assert ApiKey.objects.count() == 1 and token.partition(".")[2] not in str(list(Session.objects.values()))
         assert AuditEntry.objects.filter(action="api_key.created", actor=admin.email).exists()
 
+    def test_it_leads_to_where_an_agent_that_chats_is_made(self, admin: Any, workspace: Any, page_client: Any) -> None:
+        content = page_client(admin).get(reverse("pages:connect", args=[workspace.slug])).content.decode()
+        assert f'<a href="{reverse("pages:agent-new", args=[workspace.slug])}">Agents, New agent</a>' in content
+
     def test_an_agent_that_is_there_is_taken(self, admin: Any, agent: Any, make: str, page_client: Any) -> None:
         answer = page_client(admin).post(make, {**FORM, "agent": agent.slug}, follow=True)
         assert answer.status_code == 200 and Agent.objects.count() == 1
