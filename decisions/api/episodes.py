@@ -27,7 +27,7 @@ from decisions.ingest.steps import record_steps
 from decisions.models import Decision, Episode, Step
 from decisions.queries.episode_ends import fill_ends
 from decisions.queries.episode_list import Filters, find_episodes_named, walk_episodes
-from decisions.queries.episodes import Totals, find_steps, find_totals
+from decisions.queries.episodes import fill_totals, find_steps
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.parsing import raw_body
 from workspaces.http.permissions import acting
@@ -80,6 +80,7 @@ class EpisodeList(IngestListView[Episode]):
 
     def paginate_queryset(self, queryset: Any) -> Any:
         page = super().paginate_queryset(queryset)
+        fill_totals(page or [])
         fill_ends(page or [])
         return page
 
@@ -115,7 +116,7 @@ class EpisodeDetail(generics.GenericAPIView[Episode]):
         if any(decision.finish_reason for decision in decisions):
             fill_ends([episode])
         found = {
-            "totals": find_totals([episode.id]).get(episode.id, Totals()),
+            "totals": fill_totals([episode])[episode.id],
             "decisions": decisions,
             "steps": find_steps(episode, most=MOST_SHOWN),
         }

@@ -34,6 +34,7 @@ from decisions.labelling.reservations import discard_place, reserve_next, save_d
 from decisions.labelling.resolution import adjudicate_item, shown_state, submit_label, undo_in_queue
 from decisions.models import Decision, Episode, Label, LabelQueue, QueueItem, QueueSubject
 from decisions.queries.episode_ends import fill_ends
+from decisions.queries.episodes import fill_totals
 from workspaces.errors import FieldFault, InvalidInput, NotFound
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
@@ -135,6 +136,7 @@ def _show_episode(pk: uuid.UUID) -> Any:
     episode = Episode.objects.select_related("agent").filter(id=pk).first()
     if episode is None:
         return None
+    fill_totals([episode])
     fill_ends([episode])
     return EpisodeSerializer(episode).data
 

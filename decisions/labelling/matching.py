@@ -161,8 +161,9 @@ def _start_look(workspace: Workspace, selection: Selection) -> NewestDecisions:
         look = NewestDecisions(workspace, Filters(), most=MOST_CHOSEN)
         look.put("id = ANY(%(chosen)s)", chosen=list(selection.ids))
     else:
-        search = read_search(workspace, selection.filters.q, before=selection.before)
-        filters = Filters() if search.by == "id" else selection.filters  # a lookup by id ignores the filters
+        given = selection.filters
+        search = read_search(workspace, given.q, unit=given.unit, before=selection.before)
+        filters = Filters() if search.by == "id" else given  # a lookup by id ignores the filters
         look = NewestDecisions(workspace, filters, most=WALKED, search=search)
     if selection.before is not None:
         look.put("id < %(before)s", before=selection.before)
@@ -171,6 +172,6 @@ def _start_look(workspace: Workspace, selection: Selection) -> NewestDecisions:
 
 
 def describe_filters(selection: Selection) -> dict[str, str]:
-    """The filters that may be kept: what was searched for may be a person's name."""
-    kept = [name for name in FILTERS if name not in {"q", "order"}]
+    """The filters that may be kept: what was searched for, and a unit, may be a person's name."""
+    kept = [name for name in FILTERS if name not in {"q", "unit", "order"}]
     return {name: value for name in kept if (value := getattr(selection.filters, name))}

@@ -55,14 +55,14 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     QueueSubject.DECISION.value: Kind(
         Decision,
-        tuple(name for name in browse.FILTERS if name != "order"),
+        tuple(name for name in browse.FILTERS if name not in {"unit", "order"}),  # `q` finds a unit
         browse.parse_filters,
         {},
         ("agent_version",),
     ),
     QueueSubject.EPISODE.value: Kind(
         Episode,
-        tuple(name for name in episode_list.FILTERS if name != "unit"),  # which `q` finds
+        tuple(name for name in episode_list.FILTERS if name != "unit"),
         episode_list.parse_filters,
         {QueueStrategy.DIVERSITY.value: "compares the states of decisions, and an episode has none of its own"},
         ("agent",),

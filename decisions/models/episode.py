@@ -23,7 +23,7 @@ class Episode(WorkspaceOwned):
     """Found by its name (`external_id`) at its agent, or by the id of the `trace` that it was told by.
 
     What was reported of it may come bit by bit, so all of that is nullable; NULL means that nobody said. Numbers that
-    nobody reported are summed from decisions and steps when it is read (`decisions.queries.episodes.find_totals`).
+    nobody reported are summed from decisions and steps when it is read (`decisions.queries.episodes.fill_totals`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -74,7 +74,8 @@ def decision_list(request: PageRequest) -> HttpResponse:
     filters = parse_filters(request.GET)
     given = request.GET.get("before", "")
     before = _id("before", given) if given else None
-    search = browse.read_search(request.workspace, filters.q, before=None if filters.order else before)
+    start = None if filters.order else before
+    search = browse.read_search(request.workspace, filters.q, unit=filters.unit, before=start)
     page = browse.find_page(request.workspace, filters, size=PAGE, before=before, search=search)
     agents = list(Agent.objects.for_workspace(request.workspace).order_by("name"))
     versions = (
@@ -118,6 +119,7 @@ def _chips(filters: Filters, agents: Sequence[Agent], search: browse.Search) -> 
         "arm": ("Arm", filters.arm),
         "finish_reason": ("Ended", in_words(filters.finish_reason)),
         "since": ("Time", browse.WINDOWS[filters.since][0].lower() if filters.since else ""),
+        "unit": ("Unit", filters.unit),
         "q": ("Words" if search.words else f"Found by {search.by}", filters.q),
     }
     return [Chip(name, value, filters.without(field).query) for field, (name, value) in shown.items() if value]

@@ -15,8 +15,8 @@ from decisions.models import Agent, Episode
 from decisions.queries.browse import WINDOWS
 from decisions.queries.episode_ends import fill_ends
 from decisions.queries.episode_list import STATES, find_episodes, parse_filters
-from decisions.queries.episode_shown import duration_of, tell_episodes
-from decisions.queries.episodes import Totals, find_totals
+from decisions.queries.episode_shown import tell_episodes
+from decisions.queries.episodes import Totals, fill_totals
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.pages.guard import PageRequest, wants_part, workspace_page
 from workspaces.storage.index_order import read_in_index_order
@@ -29,7 +29,6 @@ MOST_LINES, MOST_FEEDBACK = 500, 100
 class Row:
     episode: Episode
     totals: Totals
-    duration_ms: float | None
 
 
 @require_safe
@@ -48,9 +47,9 @@ def episode_list(request: PageRequest) -> HttpResponse:
     found = find_episodes(request.workspace, filters, before=before).select_related("agent")
     episodes = list(found[: PAGE + 1])
     older = episodes[PAGE - 1].id if len(episodes) > PAGE else None
-    totals = find_totals([episode.id for episode in episodes[:PAGE]])
+    totals = fill_totals(episodes[:PAGE])
     fill_ends(episodes[:PAGE])
-    rows = [Row(one, counted := totals.get(one.id, Totals()), duration_of(one, counted)) for one in episodes[:PAGE]]
+    rows = [Row(one, totals[one.id]) for one in episodes[:PAGE]]
     context = {
         "rows": rows,
         "filters": filters,

@@ -53,8 +53,8 @@ WINDOWS: Mapping[str, tuple[str, dt.timedelta]] = {
 @dataclass(frozen=True, slots=True)
 class Filters:
     """What a list is narrowed to; empty is all. As in the address: `agent` is a slug, `version` like filer:7,
-    `finish_reason` one of ENDINGS, `q` what is searched for: see Search. `order` is newest first, or the lowest
-    confidence first."""
+    `finish_reason` one of ENDINGS, `unit` an exact name, `q` what is searched for: see Search. `order` is newest first,
+    or the lowest confidence first."""
 
     agent: str = ""
     verdict: str = ""
@@ -62,6 +62,7 @@ class Filters:
     arm: str = ""
     since: str = ""
     finish_reason: str = ""
+    unit: str = ""
     q: str = ""
     order: str = ""
 
@@ -71,7 +72,7 @@ class Filters:
 
     @property
     def narrowed(self) -> bool:
-        return any((self.agent, self.verdict, self.version, self.arm, self.since, self.finish_reason, self.q))
+        return bool(self.without("order").query)
 
     def without(self, *names: str) -> Filters:
         return replace(self, **dict.fromkeys(names, ""))
@@ -125,15 +126,19 @@ class Search:
     words: tuple[str, ...] = ()
 
 
-def read_search(workspace: Workspace, q: str, *, before: uuid.UUID | None = None) -> Search:
-    """A word beyond MOST_WORDS is left out. With `before`, a name's decisions that are older than this id."""
+def read_search(workspace: Workspace, q: str, *, unit: str = "", before: uuid.UUID | None = None) -> Search:
+    """A word beyond MOST_WORDS is left out. With `before`, a name's decisions that are older than this id. Without `q`
+    those of the unit, if one is named."""
+    between = (FIRST, before or LAST)
     if not q:
-        return Search()
+        if not unit:
+            return Search()
+        ids = find_named(workspace, unit, columns=("unit",), between=between, most=NAMED)
+        return Search(tuple(ids), by="unit", more=len(ids) == NAMED)
     with suppress(ValueError):  # else it is a name or words
         wanted = read_decision_id(q)
         if Decision.objects.for_workspace(workspace).filter(id=wanted).exists():
             return Search((wanted,), by="id")
-    between = (FIRST, before or LAST)
     ids = find_named(workspace, q, between=between, most=NAMED)
     # A name whose decisions are all newer than the page is still a name.
     if ids or (before and find_named(workspace, q, most=1)):
@@ -165,7 +170,7 @@ class NewestDecisions:
         search: Search | None = None,
         ascending: bool = False,
     ) -> None:
-        search = read_search(workspace, filters.q) if search is None else search
+        search = read_search(workspace, filters.q, unit=filters.unit) if search is None else search
         self.values: dict[str, Any] = {"workspace": workspace.id, "most": most}
         self.inside = ["workspace_id = %(workspace)s"]
         self.among: list[str] = []
@@ -190,6 +195,8 @@ class NewestDecisions:
         if filters.finish_reason:
             reasons = read_ending(filters.finish_reason)
             self.ask("d.finish_reason = ANY(%(reasons)s)", "finish_reason", reasons=reasons)
+        if filters.unit:
+            self.ask("d.unit = %(unit)s", "unit", unit=filters.unit)
         if filters.arm:
             # Not EXISTS: the planner would join, and compare each decision with each exposure.
             arm = "(SELECT e.arm FROM models_registry_exposure e WHERE e.id = d.exposure_id) = %(arm)s"
@@ -259,7 +266,7 @@ def find_page(
 ) -> Page:
     """Ids of one page. One statement; a second where the look found too little. `search` is what `filters.q` is."""
     if search is None:
-        search = read_search(workspace, filters.q, before=None if filters.order else before)
+        search = read_search(workspace, filters.q, unit=filters.unit, before=None if filters.order else before)
     if search.by == "id":
         return Page(search.ids or ())  # a lookup by id ignores the filters
     uncertain = filters.order == UNCERTAIN
@@ -288,7 +295,7 @@ def find_neighbours(workspace: Workspace, filters: Filters, pk: uuid.UUID) -> tu
     """The next newer and the next older decision inside the filter, by time."""
     found = []
     for ascending, condition in ((True, "id > %(pk)s"), (False, "id < %(pk)s")):
-        look = NewestDecisions(workspace, filters.without("q"), most=LOOK, ascending=ascending)
+        look = NewestDecisions(workspace, filters.without("q"), most=LOOK, search=Search(), ascending=ascending)
         look.put(condition, pk=pk)
         rows = look.run("d.id", f"ORDER BY d.id {look.order} LIMIT 1")
         found.append(rows[0][0] if rows else None)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from decisions.agents.prompts import as_text
+from decisions.editors.table import editor_of
 from decisions.ingest.schemas import LONGEST_MS
 from decisions.models import Decision, Episode, Feedback, Step, StepKind
 from decisions.queries.decision_shown import Node, show_value
 from decisions.queries.episode_ends import fill_ends
-from decisions.queries.episodes import Totals, find_steps, find_totals
+from decisions.queries.episodes import Totals, fill_totals, find_steps, find_time
 from decisions.queries.suggestion_shown import ShownSuggestion
 
 MOST_DEPTH = 6
@@ -72,7 +73,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class ShownEpisode:
-    """`reported`, else what was counted: see Totals."""
+    """The episode with what nobody reported filled in, as counted: see `fill_totals`."""
 
     episode: Episode
     totals: Totals
@@ -85,39 +86,10 @@ class ShownEpisode:
     def failures(self) -> tuple[Line, ...]:
         return tuple(line for line in self.lines if line.failed)
 
-    @property
-    def tokens_in(self) -> int | None:
-        return self.totals.tokens_in if self.episode.tokens_in is None else self.episode.tokens_in
-
-    @property
-    def tokens_out(self) -> int | None:
-        return self.totals.tokens_out if self.episode.tokens_out is None else self.episode.tokens_out
-
-    @property
-    def cost(self) -> Any:
-        return self.totals.cost if self.episode.cost is None else self.episode.cost
-
-    @property
-    def llm_calls(self) -> int:
-        return self.totals.llm_calls if self.episode.llm_calls is None else self.episode.llm_calls
-
-    @property
-    def duration_ms(self) -> float | None:
-        return duration_of(self.episode, self.totals)
-
-
-def duration_of(episode: Episode, totals: Totals) -> float | None:
-    """Milliseconds: as reported, else from the first start to the last end that are known."""
-    if episode.duration_ms is not None:
-        return min(episode.duration_ms, LONGEST_MS)
-    start = totals.started_at or episode.started_at
-    end = episode.ended_at or totals.ended_at
-    return max((end - start).total_seconds() * 1000, 0.0) if end is not None else None
-
 
 def tell_episodes(episodes: Sequence[Episode], *, most: int, feedback: int = 0) -> list[ShownEpisode]:
     """With at most so many steps, decisions and entries of feedback of each."""
-    totals = find_totals([episode.id for episode in episodes])
+    totals = fill_totals(episodes)
     fill_ends(episodes)
     told = []
     for episode in episodes:
@@ -132,7 +104,7 @@ def tell_episodes(episodes: Sequence[Episode], *, most: int, feedback: int = 0) 
         told.append(
             show_episode(
                 episode,
-                totals=totals.get(episode.id, Totals()),
+                totals=totals[episode.id],
                 steps=steps[:most],
                 decisions=decisions[:most],
                 feedback=list(said[:feedback]),
@@ -168,12 +140,13 @@ def show_episode(
 
 
 def _start(entry: Step | Decision) -> dt.datetime:
-    return entry.started_at if isinstance(entry, Step) else entry.observed_at
+    return entry.started_at if isinstance(entry, Step) else find_time(entry)[0]
 
 
 def _duration(entry: Step | Decision) -> float | None:
-    # A decision is observed when it has been made: its latency lies before that moment.
-    if not isinstance(entry, Step) or entry.duration_ms is None:
+    if isinstance(entry, Decision):
+        return find_time(entry)[1]
+    if entry.duration_ms is None:
         return None
     return min(entry.duration_ms, LONGEST_MS)  # what was recorded before there was a limit
 
@@ -265,7 +238,7 @@ def _title(step: Step | None, decision: Decision | None) -> str:
 def _says(step: Step | None, decision: Decision | None) -> str:
     """One line: what was decided, thought, answered."""
     if decision is not None:
-        return as_text(decision.action)
+        return editor_of(decision).say(decision.action)
     if step is None:
         return ""
     said = step.content if step.kind == StepKind.REASONING else step.result

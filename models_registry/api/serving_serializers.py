@@ -189,4 +189,8 @@ class KeyUseSerializer(serializers.Serializer[Any]):
     unpriced = serializers.IntegerField(
         help_text="Answered calls whose cost is not known; of a key with a budget they count at what they reserved"
     )
-    requests = serializers.IntegerField(allow_null=True, help_text="Requests in this minute; null if not known")
+    requests = serializers.IntegerField(
+        allow_null=True,
+        help_text="Requests in this minute, at most: each process counts them in steps of a hundredth of the limit. "
+        "Null if not known",
+    )

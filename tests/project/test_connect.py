@@ -95,6 +95,10 @@ class TestTheForm:
         assert ApiKey.objects.count() == 1 and token.partition(".")[2] not in str(list(Session.objects.values()))
         assert AuditEntry.objects.filter(action="api_key.created", actor=admin.email).exists()
 
+    def test_it_leads_to_where_an_agent_that_chats_is_made(self, admin: Any, workspace: Any, page_client: Any) -> None:
+        content = page_client(admin).get(reverse("pages:connect", args=[workspace.slug])).content.decode()
+        assert f'<a href="{reverse("pages:agent-new", args=[workspace.slug])}">Agents, New agent</a>' in content
+
     def test_an_agent_that_is_there_is_taken(self, admin: Any, agent: Any, make: str, page_client: Any) -> None:
         answer = page_client(admin).post(make, {**FORM, "agent": agent.slug}, follow=True)
         assert answer.status_code == 200 and Agent.objects.count() == 1
@@ -170,6 +174,22 @@ class TestLimits:
         assert (key.spend_a_day, key.agents, key.requests_a_minute) == (None, [], 60)
         entry = AuditEntry.objects.get(action="api_key.limits_changed")
         assert (entry.actor, set(entry.details)) == (admin.email, {"spend_a_day", "agents", "requests_a_minute"})
+
+    @pytest.mark.parametrize(
+        ("counted", "says"),
+        [(300, "at most 300 of 30,000"), (0, "0 of 30,000"), (None, "unknown of 30,000")],
+    )
+    def test_requests_are_shown_as_what_they_are_at_most(
+        self, admin: Any, page_client: Any, api: Any, settings: Any, monkeypatch: Any, counted: int | None, says: str
+    ) -> None:
+        """A process takes them in steps of a hundredth of the limit."""
+        settings.KEY_REQUESTS_A_MINUTE = 30_000
+        monkeypatch.setattr("project.pages.keys.count_this_minute", lambda actor: counted)
+        api("admin")
+        key = ApiKey.objects.get()
+        content = page_client(admin).get(reverse("pages:key-limits", args=[key.workspace.slug, key.pk])).content
+        text = " ".join(re.sub("<[^>]+>", " ", content.decode()).split())
+        assert f"Requests this minute {says}" in text
 
     @pytest.mark.parametrize("given", [{"spend_a_day": "-1"}, {"requests_a_minute": "x"}, {"agents": ["nobody"]}])
     def test_that_cannot_be_come_back_in_the_filled_form_and_change_nothing(

@@ -117,7 +117,7 @@ def limit_of(key: ApiKey | None) -> int:
 
 
 def count_this_minute(actor: Actor) -> int | None:
-    """The requests of the current minute, to one share for each process; None while Valkey is away."""
+    """The requests of the current minute at most: shares are counted when they are taken. None while Valkey is away."""
     try:
         counted = _client(settings.REDIS_URL).get(_counter(_sender(actor), int(time.time()) // WINDOW))
     except AWAY as error:

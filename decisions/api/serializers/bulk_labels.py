@@ -10,8 +10,9 @@ from decisions.api.serializers.batches import ItemErrorSerializer
 from decisions.api.serializers.ids import DecisionIdField
 from decisions.editors.corrections import CORRECTING
 from decisions.labelling.matching import MOST_CHOSEN, MOST_IN_BULK
-from decisions.models import BulkLabel, Verdict
-from decisions.queries.browse import FILTERS, VERDICTS, WINDOWS
+from decisions.labelling.subjects import KINDS
+from decisions.models import BulkLabel, QueueSubject, Verdict
+from decisions.queries.browse import VERDICTS, WINDOWS
 from workspaces.http.bodies import StrictBody, any_of, exactly_one_of
 
 
@@ -29,7 +30,7 @@ class AskedSerializer(StrictBody):
 
 
 STATED_FILTERS = {
-    "propertyNames": {"enum": [name for name in FILTERS if name != "order"]},
+    "propertyNames": {"enum": list(KINDS[QueueSubject.DECISION.value].filters)},
     "properties": {
         "arm": any_of("", "control", "treatment"),
         "since": any_of("", *WINDOWS),

@@ -9,6 +9,8 @@ from rest_framework import serializers
 from decisions.api.serializers.decisions import DecisionSerializer
 from decisions.models import Episode, Step
 
+COUNTED = "As reported, else as counted"
+
 
 class StepSerializer(serializers.ModelSerializer[Step]):
     decision_id = serializers.UUIDField(allow_null=True)
@@ -48,9 +50,13 @@ class StepSerializer(serializers.ModelSerializer[Step]):
 
 class EpisodeSerializer(serializers.ModelSerializer[Episode]):
     agent = serializers.CharField(source="agent.slug")
+    cost = serializers.DecimalField(max_digits=20, decimal_places=8, allow_null=True, help_text=COUNTED)
 
     class Meta:
         model = Episode
+        extra_kwargs = {
+            name: {"help_text": COUNTED} for name in ("llm_calls", "tokens_in", "tokens_out", "duration_ms", "ended_at")
+        }
         fields = [
             "id",
             "agent",
@@ -74,12 +80,12 @@ class EpisodeSerializer(serializers.ModelSerializer[Episode]):
 
 
 class TotalsSerializer(serializers.Serializer[Any]):
-    """Counted and summed over what was recorded; the fields above are what was reported."""
+    """Counted and summed over what was recorded; the fields above are these where nobody reported others."""
 
     steps = serializers.IntegerField(help_text="With the chats of the gateway that no step tells of")
     decisions = serializers.IntegerField()
     failures = serializers.IntegerField(help_text="Steps that failed")
-    tool_calls = serializers.IntegerField()
+    tool_calls = serializers.IntegerField(help_text="Of its steps, or of its chats' answers if those called more")
     llm_calls = serializers.IntegerField()
     tokens_in = serializers.IntegerField(allow_null=True)
     tokens_out = serializers.IntegerField(allow_null=True)

@@ -167,6 +167,37 @@ class TestList:
         recent = client.get(path, {"q": "Ada", "since": "7d"}).context
         assert len(recent["rows"]) == 3 and recent["go_on"] == "" and recent["chart"].total == 3
 
+    def test_the_decisions_of_a_unit_are_found_however_old_with_the_other_filters(
+        self, agent: Any, workspace: Any, viewer: Any, path: str, page_client: Any
+    ) -> None:
+        old = DecisionFactory(agent=agent, unit="ann", id=uuid7_at(timezone.now() - dt.timedelta(days=90)))
+        DecisionFactory(agent=agent, unit="bob", item_ref="ann", state={"text": "ann"})
+        other = DecisionFactory(agent=AgentFactory(workspace=workspace, slug="librarian"), unit="ann")
+        client = page_client(viewer)
+        page = client.get(path, {"unit": "ann"})
+        assert [row.decision.id for row in page.context["rows"]] == [other.id, old.id]
+        assert [(chip.name, chip.value, chip.query) for chip in page.context["chips"]] == [("Unit", "ann", "")]
+        assert '<input type="hidden" name="unit" value="ann">' in page.content.decode()
+        page = client.get(path, {"unit": "ann", "agent": "filer"})
+        assert [row.decision.id for row in page.context["rows"]] == [old.id]
+        assert client.get(path, {"unit": "ann", "q": "bob"}).context["rows"] == []
+        assert "No decisions match these filters" in client.get(path, {"unit": "carl"}).content.decode()
+        detail = client.get(reverse("pages:decision", args=[workspace.slug, other.id]), {"unit": "ann"})
+        assert (detail.context["newer"], detail.context["older"]) == (None, old.id)
+
+    def test_a_unit_s_list_goes_on_page_by_page(
+        self, agent: Any, viewer: Any, path: str, page_client: Any, monkeypatch: Any
+    ) -> None:
+        monkeypatch.setattr("decisions.queries.browse.NAMED", 30)
+        made = [str(DecisionFactory(agent=agent, unit="ann").id) for _ in range(40)]
+        DecisionFactory(agent=agent, unit="bob")
+        client, seen, query = page_client(viewer), [], "unit=ann"
+        while query:
+            page = client.get(f"{path}?{query}")
+            seen += [str(row.decision.id) for row in page.context["rows"]]
+            query = page.context["older"] or page.context["go_on"]
+        assert seen == made[::-1]
+
     def test_a_search_costs_the_same_statements_whatever_it_finds(
         self, agent: Any, viewer: Any, path: str, page_client: Any, django_assert_max_num_queries: Any
     ) -> None:

@@ -49,6 +49,17 @@ class TestDetail:
         page = page_client(viewer).get(at("decision", decision)).content.decode()
         assert "no value" in page and "unknown verdict" in page
 
+    def test_it_shows_the_app_s_user_item_and_project(self, agent: Any, viewer: Any, page_client: Any) -> None:
+        of_app = {"user_ref": "<b>ann</b>", "item_ref": "note 7", "project_ref": "opus-1"}
+        decision = DecisionFactory(agent=agent, unit="ticket-7", **of_app)
+        page = page_client(viewer).get(reverse("pages:decision", args=[agent.workspace.slug, decision.id]))
+        assert '<dt>User</dt><dd dir="auto">&lt;b&gt;ann&lt;/b&gt;</dd>' in page.content.decode()
+        assert '?q=note%207" dir="auto">note 7</a>' in page.content.decode()
+        assert '<dt>Project</dt><dd dir="auto">opus-1</dd>' in page.content.decode()
+        without = DecisionFactory(agent=agent, unit="ticket-7")
+        page = page_client(viewer).get(reverse("pages:decision", args=[agent.workspace.slug, without.id]))
+        assert not [name for name in ("User", "Item", "Project") if f"<dt>{name}</dt>" in page.content.decode()]
+
     def test_it_names_the_variant_that_the_unit_met(self, agent: Any, viewer: Any, page_client: Any) -> None:
         exposure = ExposureFactory(
             phase__experiment__registered_model=agent.registered_model, arm="treatment", assignment_probability=0.25

@@ -50,7 +50,7 @@ def test_its_chats_say_what_was_asked_and_answered_and_count(chats: Any, api: An
 def test_its_page_shows_them(chats: Any, page_client: Any, viewer: Any) -> None:
     client = page_client(viewer)
     answer = client.get(reverse("pages:episode", args=[chats.workspace.slug, chats.pk]))
-    assert "How do I get to Oslo?" in answer.content.decode() and answer.context["story"].llm_calls == 3
+    assert "How do I get to Oslo?" in answer.content.decode() and answer.context["episode"].llm_calls == 3
     answer = client.get(reverse("pages:episodes", args=[chats.workspace.slug]))
     assert "How do I get to Oslo?" in answer.content.decode()
 
