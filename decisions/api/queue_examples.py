@@ -59,12 +59,12 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "bulk_labels_list": [Example(page(A_BULK))],
     "label_in_bulk": [
         Example(
-            {"asked": ASKED, "to_label": 120, "unfit": 0, "too_many": False, "older": None},
+            {"asked": ASKED, "to_label": 120, "unfit": 0, "too_many": False, "older": None, "errors": []},
             200,
             ALL_OF_FILER | {"dry_run": True},
             name="count",
         ),
-        Example(A_BULK, 202, ALL_OF_FILER | {"asked": ASKED}, name="label"),
+        Example(A_BULK | {"errors": []}, 202, ALL_OF_FILER | {"asked": ASKED}, name="label"),
     ],
     "bulk_labels_retrieve": [Example(A_BULK, path=OF_BULK)],
     "cancel_bulk_label": [Example(A_BULK | {"state": "stopping", "done": 60, "labelled": 60}, path=OF_BULK)],
