@@ -62,9 +62,9 @@ async def ask_at_once(gateways, key, count, release):
     """The statuses. `release` is called once all but those that a server holds are answered."""
     timeout = aiohttp.ClientTimeout(total=90)
     headers = {"Authorization": f"Bearer {key}"}
-    async with aiohttp.ClientSession(
-        headers=headers, timeout=timeout, connector=aiohttp.TCPConnector(limit=0)
-    ) as session:
+    # A connection for each call: one that is used again may be closed by the server at that moment.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as session:
 
         async def ask(number):
             url = f"{gateways[number % len(gateways)].url}/v1/chat/completions"
