@@ -67,17 +67,17 @@ async def ask_at_once(gateways, key, count, server=None):
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as session:
 
-        async def ask(number):
+        async def ask(number, again=2):
             url = f"{gateways[number % len(gateways)].url}/v1/chat/completions"
-            for left in (2, 1, 0):  # as OpenAI's client: a connection that was reset is made again
-                try:
-                    async with session.post(url, json=chat()) as answer:
-                        body = await answer.json()
-                        return answer.status, (body.get("error") or {}).get("code")
-                except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                    if not left:
-                        raise
-                    await asyncio.sleep(0.5)
+            try:
+                async with session.post(url, json=chat()) as answer:
+                    body = await answer.json()
+                    return answer.status, (body.get("error") or {}).get("code")
+            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+                if not again:
+                    raise
+            await asyncio.sleep(0.5)  # as OpenAI's client: a connection that was reset is made again
+            return await ask(number, again - 1)
 
         asked = [asyncio.ensure_future(ask(number)) for number in range(count)]
         if server is not None:
