@@ -19,6 +19,7 @@ ERRORS = [
     redis.TimeoutError("Timeout reading from socket"),
     redis.ResponseError("OOM command not allowed when used memory > 'maxmemory'."),
     ValueError("I/O operation on closed file."),
+    AttributeError("'NoneType' object has no attribute 'readline'", name="readline", obj=None),
     ConnectionResetError(104, "Connection reset by peer"),
 ]
 SAYS = [type(error).__name__ for error in ERRORS]
