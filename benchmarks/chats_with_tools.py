@@ -76,7 +76,7 @@ class Chat(NamedTuple):
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """What a person says of the call, as feedback takes it."""
+        """A person's verdict on the call, as feedback takes it."""
         if self.called == self.right:
             return {"metric": "verdict", "value": "confirmed"}
         correction = [{"name": self.right, "arguments": {"article": self.article}}]
@@ -178,7 +178,7 @@ class Desk:
 
 
 def serve_chats(place: Path, heldout: Sequence[Chat], taught: Sequence[Chat]) -> tuple[bytes, bytes]:
-    """What the ledger of an instance makes of them, as rows to learn from and to be measured on."""
+    """Runs an instance that serves the chats, and returns its rows to learn from and those to be measured on."""
     with outside_model([*heldout, *taught]) as backend:
         instance = Instance(
             place,

@@ -108,7 +108,7 @@ class Callers:
 
 
 def _read(status: int, content: str) -> tuple[bool, str]:
-    """Whether it is a refusal, and what it says."""
+    """Returns whether the answer is a refusal, and its message."""
     for line in content.splitlines() or [""]:
         with contextlib.suppress(ValueError):
             told = json.loads(line.removeprefix("data:"))

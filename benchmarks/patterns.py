@@ -88,7 +88,7 @@ class Patterns:
         return True
 
     def decide_and_record(self, slug: str, state: Any, action: Any) -> None:
-        """By the API, where the action is the caller's, and by the model, whose answer is the state's input."""
+        """Sends a text as the action of a recorded decision, and as the input of a model that answers with it."""
         self.ask(f"{slug}, {self.letters} letters, recorded", f"{self.api}/decisions",
                  {"agent": slug, "state": state, "action": action, "policy_name": "outside"})  # fmt: skip
         self.ask(f"{slug}, {self.letters} letters, decided", f"{self.api}/agents/{slug}/decide", {"state": state})

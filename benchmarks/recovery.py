@@ -78,7 +78,7 @@ class Caller:
         return max((at - since for at in list(self.failed_at) if at > since), default=0.0)
 
     def is_well(self, since: float) -> bool:
-        """Whether it has been answered for QUIET_SECONDS without a failure."""
+        """Returns whether all calls of the last QUIET_SECONDS were answered."""
         now = time.monotonic()
         quiet = now - max([since, *self.failed_at[-1:]])
         return quiet >= QUIET_SECONDS and bool(self.answered_at) and now - self.answered_at[-1] < 1.0

@@ -98,7 +98,7 @@ def ask_anew(origin: str, path: str, body: Any = None, headers: dict[str, str] |
 
 
 def legitimate_calls(instance: Instance, token: str) -> dict[str, Ask]:
-    """Of web and gateway; all but the decisions over a new connection each."""
+    """Calls web and gateway; all but the decisions open a connection each."""
     gateway = instance.services()["GATEWAY_URL"]
     service = Service(instance.url, token)
     service.connection.timeout = 30

@@ -55,7 +55,7 @@ class BudgetSpent(TooManyRequests):
 
 
 class BudgetReserved(TooManyRequests):
-    """What is left of the key's budget is reserved by calls that are open."""
+    """Open calls have reserved the rest of the key's budget."""
 
     code = "budget_reserved"
 

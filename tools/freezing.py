@@ -68,7 +68,7 @@ class FreezingWorker:
             process.send_signal(signal.SIGSTOP)
 
     def await_taken_back(self) -> None:
-        """Until its lease has run out and the sweep has given the job back."""
+        """Waits until its lease has run out and the sweep has given the job back. Raises TimeoutError."""
         for _ in _until(WAIT_SECONDS):
             if sweep().taken_back and Job.objects.get(id=self.job_id).state == "queued":
                 return

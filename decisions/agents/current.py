@@ -92,14 +92,14 @@ def unknown_agent(slug: str) -> FieldFault:
 
 
 def refuse_unknown_agent(workspace: Workspace, query: Mapping[str, Any]) -> None:
-    """For a list that is narrowed to an agent. Raises InvalidInput."""
+    """Checks the agent that a list is filtered by. Raises InvalidInput."""
     if "agent" in query:
         find_agent_id(workspace, query["agent"])
 
 
 def find_agent_id(workspace: Workspace, slug: str) -> uuid.UUID:
-    """Of the agent that a list is narrowed to: joined by its slug, an agent of few rows is looked for among all.
-    Raises InvalidInput."""
+    """Returns the id of the agent that a list is filtered by: a join by its slug would search all rows for an agent
+    with few. Raises InvalidInput."""
     agent = Agent.objects.for_workspace(workspace).filter(slug=slug).values_list("id", flat=True).first()
     if agent is None:
         raise InvalidInput("The query is invalid.", faults=[unknown_agent(slug)])

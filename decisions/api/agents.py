@@ -191,7 +191,7 @@ class Decide(APIView):
 
 
 def _refusal_of(errors: list[ItemError]) -> ReckonerError:
-    """Of a list without an item that can be decided on."""
+    """Returns the error for a list in which no item can be decided on."""
     codes = {error.code for error in errors}
     kind = {IdConflict.code: IdConflict, Erased.code: Erased}.get(codes.pop(), InvalidInput)
     faults = [

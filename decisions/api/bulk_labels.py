@@ -68,7 +68,7 @@ class BulkLabelList(BulkLabelQuery, generics.ListAPIView[BulkLabel]):
 
 
 def _errors_of(by: Actor, ids: Sequence[uuid.UUID]) -> dict[str, Any]:
-    """Why decisions that are named by their ids are left out."""
+    """Names the ids for which there is no decision, as the `errors` of an answer."""
     missing = find_missing(by.workspace, ids) if ids else ()
     return {
         "errors": [{"index": index, **ItemError(index, NotFound.code, (fault,)).as_plain()} for index, fault in missing]

@@ -406,7 +406,7 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
 
 
 def _estimate_cost(by: Actor, chat: Chat, attempts: Sequence[Attempt], answerers: Sequence[Answerer]) -> Decimal:
-    """Of the one answer that the chat gets, at most; 0 for whoever has no budget."""
+    """Returns the highest cost of the chat's one answer; 0 where no budget applies."""
     if by.key is None or by.key.spend_a_day is None:
         return Decimal(0)
     return estimate_highest_cost(
@@ -416,7 +416,7 @@ def _estimate_cost(by: Actor, chat: Chat, attempts: Sequence[Attempt], answerers
 
 
 def _most_tokens(chat: Chat, attempt: Attempt) -> int | None:
-    """Of the answer; None where neither the client nor the version limits it."""
+    """Returns the limit of the answer's length, the client's or the version's; None without one."""
     body = {**chat.body, **attempt.fields}
     return max((most for name in ("max_tokens", "max_completion_tokens") if (most := body.get(name))), default=None)
 

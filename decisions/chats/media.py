@@ -51,8 +51,8 @@ def _read_part(part: Any) -> Any:
 
 
 def _without(held: Any, *, always: bool, is_part: bool = False) -> Any:
-    """At any depth. What is known of the content takes the place of its field in HELD_AT, beside what else is said of
-    it; of other fields it is the value. What holds none is the same object."""
+    """Replaces base64 at any depth by a description of the content: in place of its field in HELD_AT, beside the other
+    fields, or as the value of any other field. Returns the same object where there is none."""
     if isinstance(held, list):
         items = [_describe("", one, always) or _without(one, always=always) for one in held]
         return held if all(one is other for one, other in zip(items, held, strict=True)) else items
@@ -70,7 +70,7 @@ def _without(held: Any, *, always: bool, is_part: bool = False) -> Any:
 
 
 def _describe(name: str, text: Any, always: bool) -> dict[str, Any] | None:
-    """What is known of the content that a field holds; None where it holds none."""
+    """Describes the content that a field holds; None where it holds none."""
     if not isinstance(text, str):
         return None
     found = DATA_URL.match(text)

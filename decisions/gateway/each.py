@@ -42,7 +42,7 @@ def decide_each(
 def _faults_by_number(
     error: InvalidInput | IdConflict | Erased, left: dict[int, DecideItem]
 ) -> dict[int, tuple[FieldFault, ...]]:
-    """Of the items that are at fault; empty where it is not for one item that `decide` refuses."""
+    """Returns the faults of each item, by its number; empty where `decide` refuses for another reason than an item."""
     if isinstance(error, IdConflict | IdNotUsable | Erased):
         return {number: error.faults for number, item in left.items() if item.id in error.ids}
     numbers = list(left)

@@ -180,7 +180,7 @@ class ModelReply:
 
     @property
     def call_cost(self) -> Decimal | None:
-        """Of all that servers answered; None where that is not known, or was nothing."""
+        """The cost of everything that servers answered; None where it is unknown, or nothing was answered."""
         if self.cost is None:
             return None if self.answered else self.wasted or None
         return self.cost + self.wasted

@@ -22,7 +22,7 @@ from workspaces.access.actors import Actor
 
 
 def openings_of(by: Actor, requests: Sequence[RoutedRequest]) -> list[Opening]:
-    """In order. Only for a key with a budget they reserve anything, and servers are looked up."""
+    """Returns the calls to open, in order of the requests. Only a key with a budget reserves, and looks up servers."""
     if by.key is None or by.key.spend_a_day is None:
         return [Opening(one.id, one.route.version) for one in requests]
     answerers = [_list_answerers(one) for one in requests]
@@ -34,13 +34,13 @@ def openings_of(by: Actor, requests: Sequence[RoutedRequest]) -> list[Opening]:
 
 
 def estimate_scoring(version: ModelVersion, prompt: Prompt, options: Sequence[str]) -> Decimal:
-    """Of one prompt, at all servers of the version."""
+    """Returns the highest cost of scoring one prompt at all servers of the version."""
     places = find_places([version])[version.id]
     return add_highest_costs(estimate_highest_cost([one]) for one in _score(places, prompt, options))
 
 
 def _list_answerers(request: RoutedRequest) -> list[Answerer]:
-    """Everybody who may be asked, each once."""
+    """Lists whoever may be asked, each once."""
     found: list[Answerer] = []
     for one in (request.answerer, *request.stand_ins(request.answerer), request.other):
         if one is not None and one.prompt is not None and not any(one.is_as(other) for other in found):

@@ -34,7 +34,8 @@ OVERLAP = 1 << 10
 
 
 class Listed(NamedTuple):
-    """Where the list begins, in bytes and lines, and what the file says before it of all simulations."""
+    """The beginning of a list of simulations. `at`, `line`: its place, in bytes and lines; `info`: what stands before it
+    and holds for all of them."""
 
     at: int
     line: int

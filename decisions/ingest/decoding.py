@@ -155,8 +155,8 @@ class BodyDecoder(Generic[T]):
         return Batch(good, errors, single=False)
 
     def _decode_item(self, item: bytes | msgspec.Raw) -> T:
-        """Where it does not fit, its decision may be named as an answer of the gateway names it, or a probability be a
-        rounded one: rare, so the common way does not look for it. Raises msgspec.ValidationError."""
+        """Decodes an item as it is and, only if that fails, once more with ids in the gateway's form and rounded
+        probabilities read: both are rare. Raises msgspec.ValidationError."""
         try:
             return self._typed.decode(item)
         except msgspec.ValidationError:

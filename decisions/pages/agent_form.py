@@ -119,7 +119,7 @@ class SetupForm(forms.Form):
 
     @property
     def explores(self) -> bool:
-        """Whether agents of this action space act by an epsilon."""
+        """True where agents of this action space explore by an epsilon."""
         return self["action_space"].value() in EXPLORING
 
     @property

@@ -100,8 +100,8 @@ def _duration_of(episode: Episode, totals: Totals) -> float | None:
 
 
 def find_time(decision: Decision) -> tuple[dt.datetime, float | None]:
-    """When a decision that no step tells of began, and its milliseconds. It is observed when it has been made, but a
-    chat of the gateway when it is asked: its latency follows, up to when it is recorded. As in `find_totals`."""
+    """Returns the beginning and milliseconds of a decision without a step. A decision is observed when it has been
+    made, but a chat of the gateway when it is asked: its latency follows, up to its recording. As in `find_totals`."""
     if decision.latency_ms is None:
         return decision.observed_at, None
     latency = min(decision.latency_ms, LONGEST_MS)

@@ -16,8 +16,8 @@ EQUAL = ("decision", "unit", "metric", "source")
 
 
 def find_feedback(workspace: Workspace, query: Mapping[str, Any]) -> QuerySet[Feedback]:
-    """What the query asks for. `agent`: on its decisions and its episodes; `episode`: on it and on its decisions.
-    Raises InvalidInput for an agent that is not there."""
+    """Filters feedback. `agent`: on its decisions and episodes; `episode`: on it and on its decisions. Raises
+    InvalidInput for an agent that is not there."""
     found: QuerySet[Feedback] = Feedback.objects.for_workspace(workspace).defer("content_hash")
     found = found.filter(**{name: query[name] for name in EQUAL if name in query})
     if "agent" in query:

@@ -10,8 +10,8 @@ from models_registry.models import Backend, ModelVersion
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswers:
-    """Of an agent without a champion: a `backend` of its workspace, where a remote version can be added, and its
-    model's newest `version`, which no alias serves; None where there is none."""
+    """The next steps of an agent without a champion. `backend`: one of its workspace, to add a remote version at;
+    `version`: its model's newest one, which no alias serves; each None where there is none."""
 
     agent: Agent
     backend: Backend | None

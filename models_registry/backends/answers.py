@@ -63,7 +63,7 @@ def read_completion(answer: Any) -> dict[str, Any]:
 
 
 def read_token_ids(choice: Mapping[str, Any]) -> list[int] | None:
-    """What our model server says of the tokens that it drew; None where another server says something else there."""
+    """Reads the tokens that our model server drew; None where another server has something else in that field."""
     told = choice.get("reckoner")
     ids = told.get("token_ids") if isinstance(told, Mapping) else None
     if not isinstance(ids, list) or len(ids) > MOST_LISTED or not all(type(one) is int for one in ids):

@@ -71,7 +71,7 @@ class Told:
 
     @property
     def cost(self) -> Decimal | None:
-        """Of all that servers answered; None where that is not known, or was nothing."""
+        """The cost of everything that servers answered; None where it is unknown, or nothing was answered."""
         if self.endpoint is None:
             return self.wasted or None
         price = self.endpoint.price(self.score.tokens_in, self.score.tokens_out)

@@ -71,7 +71,7 @@ UPDATE models_registry_keyspend SET reserved = greatest(reserved - %s, 0), spent
 
 @dataclass(frozen=True, slots=True)
 class BudgetDay:
-    """Of a key since 00:00 UTC."""
+    """A key's costs since 00:00 UTC: what its calls have cost, and what open ones have reserved."""
 
     spent: Decimal
     reserved: Decimal
@@ -102,7 +102,7 @@ def holding(key: ApiKey, reservations: Sequence[Decimal], now: dt.datetime) -> d
 
 
 def settle_unopened(key: ApiKey, reserved: Decimal, now: dt.datetime, *, cost: Decimal) -> None:
-    """For questions under ids whose calls are open already."""
+    """Settles the reservations of questions whose ids have open calls already."""
     with connection.cursor() as cursor:
         cursor.execute(_SETTLE, [reserved, cost, key.id, midnight(now).date()])
 

@@ -20,7 +20,7 @@ MOST = Decimal(999_999)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one server may be asked: bytes of text, and tokens of the answer, None without a limit."""
+    """A question that a server may be asked. `sent`: bytes of text; `most_tokens`: of the answer, None if unlimited."""
 
     place: Place
     sent: int
@@ -28,12 +28,13 @@ class Question:
 
 
 def estimate_highest_cost(questions: Iterable[Question]) -> Decimal:
-    """Of the dearest; one of them answers. 0 without any. Rounded up to what a column holds."""
+    """Returns the cost of the dearest question, as one of them is answered; 0 without any. Rounded up to the column's
+    places."""
     return _round(max((_price(one) for one in questions), default=Decimal(0)))
 
 
 def add_highest_costs(costs: Iterable[Decimal]) -> Decimal:
-    """Of questions that are asked beside each other."""
+    """Adds up the costs of questions that are all asked."""
     return _round(sum(costs, Decimal(0)))
 
 

@@ -136,7 +136,7 @@ def _extract(tar: tarfile.TarFile, layout: Layout, dump: Path) -> dict[str, str]
 
 
 def _is_inside(within: PurePosixPath) -> bool:
-    """Whether it names a file below its folder."""
+    """Returns whether a path names a file below its folder."""
     return bool(within.parts) and not within.is_absolute() and ".." not in within.parts and "\0" not in str(within)
 
 

@@ -113,7 +113,7 @@ def find_faults(kind: str, filters: Filters, *, held_out: float | None, suggesti
 
 
 def find_kind_faults(agent: Agent, kind: str) -> list[FieldFault]:
-    """Why no decision of the agent makes a row of this kind, whatever is asked."""
+    """Finds why no decision of the agent can make a row of this kind."""
     if kind not in REWARDED or not agent.versions.exists() or find_versions(agent, kind)[0]:
         return []
     other = DatasetKind.TEXT if kind == DatasetKind.LOGGED else DatasetKind.LOGGED

@@ -70,8 +70,8 @@ class Readiness:
 
 
 def find_readiness(workspace: Workspace) -> list[Readiness]:
-    """Of the first AGENTS agents by name. Nine statements, and two more where some write, however many agents and
-    decisions there are."""
+    """Reads the readiness of the first AGENTS agents by name. Nine statements, and two more where some write, however
+    many agents and decisions there are."""
     agents = list(Agent.objects.for_workspace(workspace).order_by("name")[:AGENTS])
     defaults = find_defaults(workspace, agents)
     now = timezone.now()

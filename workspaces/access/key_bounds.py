@@ -16,8 +16,8 @@ BY_ADMIN = "an admin does it, on the pages or with a key without this limit"
 
 
 def refuse_wider_key(by: Actor, limits: Mapping[str, Any]) -> None:
-    """Of a key that is made, or whose new secret is shown. A second key would have a budget of its own, so a key with a
-    budget gets none. Raises NotAllowed."""
+    """Checks a key that is made, or whose new secret is shown. A second key would have a budget of its own, so a key
+    with a budget gets none. Raises NotAllowed."""
     if by.key is not None and by.key.spend_a_day is not None:
         fault = FieldFault("spend_a_day", "of this key would not bind the other one", BY_ADMIN)
         raise NotAllowed("A key with a budget gets no other key.", faults=[fault])
@@ -25,7 +25,7 @@ def refuse_wider_key(by: Actor, limits: Mapping[str, Any]) -> None:
 
 
 def refuse_wider_limits(by: Actor, key: ApiKey, changed: Mapping[str, Any]) -> None:
-    """Before limits of the key are `changed`. Raises NotAllowed."""
+    """Checks limits of a key before they are `changed`. Raises NotAllowed."""
     if by.key is None or not changed:
         return
     if key.id == by.key.id:
@@ -40,7 +40,7 @@ def refuse_wider_limits(by: Actor, key: ApiKey, changed: Mapping[str, Any]) -> N
 
 
 def refuse_with_budget(by: Actor, deed: str) -> None:
-    """Of what would make calls cheaper, or cost what no key pays. `deed`: as in "sets prices". Raises NotAllowed."""
+    """Refuses what makes calls cheaper, or costs what no key pays. `deed`: as in "sets prices". Raises NotAllowed."""
     if by.key is not None and by.key.spend_a_day is not None:
         fault = FieldFault("spend_a_day", "would not hold", BY_ADMIN)
         raise NotAllowed(f"A key with a budget {deed}.", faults=[fault])

@@ -95,7 +95,7 @@ def deactivate_member(*, by: Actor, membership: Membership) -> Membership:
 
 @transaction.atomic
 def reactivate_member(*, by: Actor, membership: Membership) -> Membership:
-    """With the role from before. Raises NotAllowed where a key with limits gives an admin back."""
+    """Gives a member access again, in the same role. Raises NotAllowed where a key with limits gives an admin back."""
     row = _locked(by.workspace, membership)
     if row.deactivated_at is not None:
         if row.role == Role.ADMIN:

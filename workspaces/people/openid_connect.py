@@ -107,8 +107,8 @@ class Adapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
 
 
 def _read_claims(told: Any) -> dict[str, Any]:
-    """What a provider says of a person, where it can be stored and read. An address is verified by `true` alone, which
-    some providers send as text: any other text is true to Python."""
+    """Checks that a provider's claims about a person can be stored and read. An address is verified by `true` alone,
+    which some providers send as text: any other text is true to Python."""
     if not isinstance(told, dict) or not is_storable(told):
         raise OAuth2Error("What the provider says of the person cannot be read.")
     for name, most in TEXTS.items():

@@ -37,8 +37,8 @@ _scores_replies_alone = trl.trainer.utils._use_triton
 
 
 def _skips_prompts(device: torch.device) -> bool:
-    """Whether TRL's output layer reads the replies alone. TRL has it read the prompts, too, wherever a kernel might be
-    compiled for each size. On processors none is, and with a large vocabulary that takes most of the time."""
+    """Decides whether TRL's output layer reads the replies alone. TRL has it read the prompts, too, wherever a kernel
+    might be compiled for each size. On processors none is, and with a large vocabulary that takes most of the time."""
     return device.type == "cpu" or _scores_replies_alone(device)
 
 

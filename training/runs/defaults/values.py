@@ -123,7 +123,7 @@ class Defaults:
 
     @property
     def writes(self) -> bool:
-        """Whether the agent's actions are texts and make no other rows, as of its current version."""
+        """True where the actions of the agent's current version are texts and make no other rows."""
         return self.agent_version is not None and shape_for(self.agent_version, DatasetKind.LOGGED) is None
 
     @property
