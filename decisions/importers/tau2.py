@@ -34,7 +34,7 @@ OVERLAP = 1 << 10
 
 
 class Listed(NamedTuple):
-    """The beginning of a list of simulations. `at`, `line`: its place, in bytes and lines; `info`: what stands before it
+    """The beginning of a list of simulations. `at`, `line`: its place in bytes and lines; `info`: what stands before it
     and holds for all of them."""
 
     at: int
