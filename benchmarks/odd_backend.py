@@ -20,7 +20,6 @@ import contextlib
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -35,7 +34,7 @@ import httpx
 import psutil
 
 from benchmarks.odd_server import ANSWERED, ODD, WORD, model_of
-from benchmarks.serving import Service, start, stub_server
+from benchmarks.serving import Service, server_process, start, stub_server
 from benchmarks.unread_bodies import legitimate_calls
 from tools.instance import ROOT, Instance
 from tools.report import Report, log
@@ -48,18 +47,6 @@ GIVE_UP_SECONDS = 60
 CALLERS = 2
 WAYS = ("whole", "stream", "decide")
 ANSWERS, REFUSALS = (200, 201), (502, 503)
-
-
-@contextmanager
-def odd_server() -> Iterator[str]:
-    """Its origin."""
-    command = [sys.executable, "-m", "benchmarks.odd_server"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
-        assert server.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
-        finally:
-            server.kill()
 
 
 @dataclass(frozen=True)
@@ -215,7 +202,7 @@ def main() -> int:
     report = Report("odd_backend")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="reckoner-odd-"))
-        stub, odd = stack.enter_context(stub_server()), stack.enter_context(odd_server())
+        stub, odd = stack.enter_context(stub_server()), stack.enter_context(server_process("benchmarks.odd_server"))
         settings = {
             "RECKONER_BACKEND_URLS": f"{stub},{odd}",
             "RECKONER_LONGEST_ANSWER_SECONDS": str(LONGEST_SECONDS),

@@ -28,8 +28,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.odd_backend import odd_server
-from benchmarks.serving import start, stub_server
+from benchmarks.serving import server_process, start, stub_server
 from benchmarks.unread_bodies import legitimate_calls
 from tools.instance import ROOT, Instance
 from tools.report import Report, log
@@ -186,7 +185,7 @@ def main() -> int:
     report = Report("patterns")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="reckoner-patterns-"))
-        stub, odd = stack.enter_context(stub_server()), stack.enter_context(odd_server())
+        stub, odd = stack.enter_context(stub_server()), stack.enter_context(server_process("benchmarks.odd_server"))
         urls = {"RECKONER_BACKEND_URLS": f"{stub},{odd}"}
         instance, token = start(Path(folder) / "var", stub, root=options.root, **urls)
         stack.callback(instance.stop)

@@ -33,7 +33,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -123,15 +123,20 @@ def serve_stub() -> None:
 
 
 @contextmanager
-def stub_server() -> Iterator[str]:
-    """The stub's origin, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.serving", "--stub"]
+def server_process(module: str, *arguments: str) -> Iterator[str]:
+    """Runs a server in a process of its own, and returns its origin; the port is the first line that it prints."""
+    command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         assert server.stdout is not None
         try:
             yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
         finally:
-            server.terminate()
+            server.kill()
+
+
+def stub_server() -> AbstractContextManager[str]:
+    """Runs the stub as a server."""
+    return server_process("benchmarks.serving", "--stub")
 
 
 class Kept:
