@@ -1,5 +1,4 @@
-"""A new backend may take five seconds to take a connection: one whose queue is full is knocked at again after one and
-three."""
+"""New backends have five seconds to take a connection: a dropped attempt is repeated after one second and after three."""
 
 from __future__ import annotations
 
