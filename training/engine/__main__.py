@@ -28,6 +28,7 @@ from training.engine.spec.export_formats import find_missing_packages, find_shap
 from training.engine.spec.methods import RowKind
 from training.engine.spec.refused import Refused
 from training.engine.spec.run_spec import (
+    CLASSIFIER,
     EXIT_BAD_SPEC,
     EXIT_FAILED,
     EXIT_OK,
@@ -158,8 +159,12 @@ def _find_folder_faults(source: ModelSource) -> list[str]:
             ("adapter", source.adapter, "adapter_config.json"),
         )
         # A hub id has one slash at most and no dot in front; anything else is meant as a folder.
-        if path is not None and path.startswith(("/", ".")) and not (Path(path) / config).is_file()
+        if path is not None and path.startswith(("/", ".")) and not _has_one(Path(path), config, CLASSIFIER)
     ]
+
+
+def _has_one(folder: Path, *names: str) -> bool:
+    return any((folder / name).is_file() for name in names)
 
 
 def _find_target_faults(spec: RunSpec) -> list[str]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,10 +22,12 @@ from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.attempt.checkpoints import newest_checkpoint, write_synced
 from training.engine.attempt.events import MEASURING
 from training.engine.attempt.memory import BeginAgain, free_memory
+from training.engine.classifiers.policy import is_classifier, load_classifier
+from training.engine.classifiers.training import train_classifier, weights_hash
 from training.engine.data.learnt_prompts import find_learnt_forms, refuse_other_prompts
 from training.engine.data.long_chats import leave_out_long_chats
 from training.engine.data.reading import RunData
-from training.engine.evaluation.evaluate import Evaluated, Which, evaluate, warn_of_cuts, write_lines
+from training.engine.evaluation.evaluate import Evaluated, Policy, Which, evaluate, warn_of_cuts, write_lines
 from training.engine.evaluation.watch import Watch
 from training.engine.export.exporting import FOLDER, export
 from training.engine.machine.hardware import prepare_torch
@@ -49,6 +52,7 @@ from training.engine.models.option_tokens import MANY_OPTIONS
 from training.engine.models.prompts import PromptEncoder, SystemPromptTooLong, find_prompt_room, find_room
 from training.engine.rows.prompt_forms import write_forms
 from training.engine.rows.types import Asking, Labelled, Logged, Text, prompts_of
+from training.engine.spec.base_files import is_sentence_encoder
 from training.engine.spec.methods import RowKind
 from training.engine.spec.result import RewardSpread, RunResult
 from training.engine.spec.run_spec import Evaluate, ModelSource, RunSpec
@@ -88,6 +92,8 @@ def run_attempt(attempt: Attempt, data: RunData, threads: int) -> RunResult | No
         if not attempt.processes.is_main:
             return None
         facts = _export(attempt, data)
+    elif spec.trains_by.makes_classifier:
+        facts, outcome = _make_classifier(attempt, data)
     elif spec.method != "evaluate":
         loaded, outcome = _trained(attempt, data)
         attempt.stop.check(outcome.steps)
@@ -139,7 +145,7 @@ def _refuse_long_system_prompts(spec: RunSpec, data: RunData) -> None:
         *(row for suite in data.text_suites.values() for row in suite),
     ]  # fmt: skip
     prompts = [prompt for prompt in prompts_of(rows) if prompt.system or prompt.messages]
-    if not prompts or spec.base.path is None:
+    if not prompts or spec.base.path is None or spec.trains_by.makes_classifier or is_classifier(spec.base):
         return
     faults = PromptEncoder(load_tokenizer(spec.base.path), spec.max_prompt_tokens).find_faults(prompts)
     if faults:
@@ -327,6 +333,27 @@ def _save(attempt: Attempt, loaded: Loaded, outcome: Outcome, data: RunData) -> 
     }
 
 
+def _make_classifier(attempt: Attempt, data: RunData) -> tuple[dict[str, Any], Outcome]:
+    """Trains and saves it; what the result says of it, and what the training did."""
+    if data.unjudged:
+        attempt.events.warn(f"{data.unjudged} rows that nobody judged are left out: a classifier needs a reward")
+    classifier, outcome = train_classifier(attempt, data)
+    folder = attempt.folder / "classifier"
+    classifier.save(folder)
+    write_forms(folder, find_learnt_forms(attempt.spec, data))
+    weights = weights_hash(classifier)
+    learnt = sum(tensor.size for tensor in classifier.tensors().values())
+    facts = {
+        "output": "classifier",
+        "weights_sha256": weights,
+        "acting_sha256": weights,
+        "trainable_parameters": learnt,
+        "total_parameters": learnt + (classifier.encoder.parameters if classifier.encoder is not None else 0),
+        "precision": "float32",
+    }
+    return facts, outcome
+
+
 def _evaluate(attempt: Attempt, data: RunData, output: str | None) -> Evaluated:
     """What training began with as "base", what this attempt saved as "trained"; of the method evaluate base.path alone
     and base.adapter over it."""
@@ -364,19 +391,25 @@ def _judge(attempt: Attempt, data: RunData, output: str) -> tuple[Evaluated, dic
     }
 
 
-class _Saved(Mapping[Which, Loaded]):
+class _Saved(Mapping[Which, Policy]):
     """Loads each model when the evaluation comes to it."""
 
     def __init__(self, attempt: Attempt, output: str | None) -> None:
         self._attempt, self._output = attempt, output
         source = attempt.spec.base
-        has_trained = output is not None or source.adapter is not None
-        base: list[Which] = ["base"] if source.path is not None else []
+        over = source.adapter is not None and not is_classifier(source)
+        has_trained = output is not None or over
+        acts = source.path is not None and (is_classifier(source) or not is_sentence_encoder(Path(source.path)))
+        base: list[Which] = ["base"] if acts else []
         trained: list[Which] = ["trained"] if has_trained else []
         self._names = base + trained
 
-    def __getitem__(self, which: Which) -> Loaded:
+    def __getitem__(self, which: Which) -> Policy:
         attempt, source = self._attempt, self._attempt.spec.base
+        if self._output == "classifier" and which == "trained":
+            return load_classifier(self._saved_classifier(), attempt.device)
+        if is_classifier(source):
+            return load_classifier(source, attempt.device)
         if which == "base":
             began = source if self._output is not None else ModelSource(path=source.path)
             return _warn_of(attempt, load_source(began, attempt.device))
@@ -388,6 +421,13 @@ class _Saved(Mapping[Which, Loaded]):
             return Loaded(load_model(folder, attempt.device), load_tokenizer(folder), source=saved)
         model = attach_adapter(load_model(str(source.path), attempt.device), folder, ADAPTER)
         return Loaded(model, load_tokenizer(folder), source=ModelSource(path=source.path, adapter=str(folder)))
+
+    def _saved_classifier(self) -> ModelSource:
+        """Where the classifier is that this attempt has saved, and its encoder."""
+        folder, base = str((self._attempt.folder / "classifier").resolve()), self._attempt.spec.base
+        if base.path is not None and is_sentence_encoder(Path(base.path)):
+            return ModelSource(path=base.path, adapter=folder)
+        return ModelSource(path=folder)
 
     def __iter__(self) -> Iterator[Which]:
         return iter(self._names)

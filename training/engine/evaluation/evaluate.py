@@ -20,21 +20,24 @@ from torch import Tensor
 from training.engine.attempt.attempt import Attempt
 from training.engine.attempt.checkpoints import write_synced
 from training.engine.attempt.events import MEASURING
+from training.engine.classifiers.policy import Classifier
 from training.engine.data.reading import RunData
 from training.engine.environments.tasks import Task
 from training.engine.episodes.evaluate import Acted, act_on, predict_episodes, score_episodes, write_episodes
 from training.engine.evaluation.texts import predict_texts, score_texts
-from training.engine.models.actions import ActionScorer
+from training.engine.models.actions import NO_OPTION, ActionScorer
 from training.engine.models.loading import Loaded
 from training.engine.models.prompts import NO_SYSTEM_ROLE, PromptEncoder, find_room, messages_of, system_of
 from training.engine.rows.slates import log_odds
 from training.engine.rows.types import YES, Labelled, Logged, Prompt, Row, Text, prompts_of
 from training.engine.scoring.generation import write_answers
 from training.engine.scoring.rows import score_rows, serving_probabilities
+from training.engine.spec.refused import Refused
 from training.engine.spec.result import ModelScore, SuiteAnswers
 from training.engine.spec.run_spec import Evaluate
 
 Which = Literal["base", "trained"]
+Policy = Loaded | Classifier
 PROBABILITY_DIGITS = 7
 SUITE_FREE_ROWS = 100
 """At most so many rows of a suite are also answered by free generation, which is slow."""
@@ -52,7 +55,7 @@ class Evaluated:
     suites: dict[str, SuiteAnswers] = field(default_factory=dict)
 
 
-def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, settings: Evaluate) -> Evaluated:
+def evaluate(attempt: Attempt, models: Mapping[Which, Policy], data: RunData, settings: Evaluate) -> Evaluated:
     """Scores each model on every held-out row, and the last one on the log and the suites. Loads no model in vain."""
     found = Evaluated()
     lines: list[str] = []
@@ -71,12 +74,16 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = _score(predictions, valid_share(attempt, loaded, data.heldout, settings))
             ranked += _score_rankings(attempt, which, loaded, data, predictions, settings)
+        if isinstance(loaded, Classifier) and (data.heldout_texts or data.heldout_tasks):
+            raise Refused("a classifier writes no texts and acts on no tasks: measure it on labelled or logged rows")
         if data.heldout_texts:
+            assert isinstance(loaded, Loaded)
             warn_of_cuts(attempt, loaded, prompts_of(data.heldout_texts), "held-out texts")
             predictions = list(predict_texts(attempt, which, loaded, data.heldout_texts, batch_size))
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
             found.scores[which] = score_texts(predictions)
         if data.heldout_tasks:
+            assert isinstance(loaded, Loaded)
             episodes = _act(attempt, loaded, data.heldout_tasks, batch_size)
             lines += [json.dumps(prediction) for prediction in predict_episodes(which, episodes)]
             acted += write_episodes(which, episodes)
@@ -91,6 +98,9 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Loaded], data: RunData, se
                 valid = valid_share(attempt, loaded, rows, asked)
                 found.suites[name] = _keep_suite(attempt, name, predictions, valid, asked.free_rows)
             for name, texts in data.text_suites.items():
+                if isinstance(loaded, Classifier):
+                    attempt.events.warn("a classifier writes no texts: suites of texts are left out")
+                    break
                 attempt.events.progress(number, len(models), "answering the suites of texts", MEASURING)
                 predictions = list(predict_texts(_with_room(attempt, loaded, texts), which, loaded, texts, batch_size))
                 judged = sum(prediction["valid"] is not None for prediction in predictions)
@@ -144,9 +154,11 @@ def _score(predictions: Sequence[Mapping[str, Any]], valid: float | None) -> Mod
     )
 
 
-def warn_of_cuts(attempt: Attempt, loaded: Loaded, prompts: Sequence[Prompt], what: str) -> None:
+def warn_of_cuts(attempt: Attempt, loaded: Policy, prompts: Sequence[Prompt], what: str) -> None:
     """Says how many of the prompts are too long for the spec, so that their middle is cut, and once where their system
     prompts stand if the template has no place for them. Raises SystemPromptTooLong."""
+    if isinstance(loaded, Classifier):
+        return  # it reads texts of any length
     most = attempt.spec.max_prompt_tokens
     encoder = PromptEncoder(loaded.tokenizer, most)
     folds = any(system_of(messages_of(prompt)) for prompt in prompts) and not encoder.knows_system
@@ -157,15 +169,21 @@ def warn_of_cuts(attempt: Attempt, loaded: Loaded, prompts: Sequence[Prompt], wh
         attempt.events.warn(f"{cut} of {len(prompts)} {what} are longer than {most} tokens: their middle is cut")
 
 
-def _log_probabilities(attempt: Attempt, loaded: Loaded, rows: Sequence[Row], settings: Evaluate) -> Tensor:
+def _log_probabilities(attempt: Attempt, loaded: Policy, rows: Sequence[Row], settings: Evaluate) -> Tensor:
     """(n, K) of the model itself, float64 on the CPU; columns beyond a row's own options are NO_OPTION."""
+    if isinstance(loaded, Classifier):
+        scored = loaded.log_probabilities(prompts_of(rows), [row.options for row in rows])
+        log_p = torch.full((len(rows), max(map(len, scored))), NO_OPTION, dtype=torch.float64)
+        for place, of_row in enumerate(scored):
+            log_p[place, : len(of_row)] = torch.from_numpy(of_row)
+        return log_p
     scorer = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens, attempt.device)
     prompts = scorer.encode(prompts_of(rows))
     options = [row.options for row in rows]
     return score_rows(attempt, loaded.model, scorer, prompts, options, settings.batch_size).cpu().double()
 
 
-def _thoughts(attempt: Attempt, loaded: Loaded, rows: Sequence[Logged], settings: Evaluate) -> Iterator[str]:
+def _thoughts(attempt: Attempt, loaded: Policy, rows: Sequence[Logged], settings: Evaluate) -> Iterator[str]:
     """Only ids and probabilities: the line says nothing of what a person wrote."""
     log_p = _log_probabilities(attempt, loaded, rows, settings)
     for row, p in zip(rows, log_p.exp().tolist(), strict=True):
@@ -173,7 +191,7 @@ def _thoughts(attempt: Attempt, loaded: Loaded, rows: Sequence[Logged], settings
 
 
 def _predictions(
-    attempt: Attempt, which: Which, loaded: Loaded, rows: Sequence[Labelled], settings: Evaluate
+    attempt: Attempt, which: Which, loaded: Policy, rows: Sequence[Labelled], settings: Evaluate
 ) -> Iterator[dict[str, Any]]:
     log_p = _log_probabilities(attempt, loaded, rows, settings)
     offered = torch.tensor([len(row.options) for row in rows])
@@ -198,7 +216,7 @@ def _predictions(
 def _score_rankings(
     attempt: Attempt,
     which: Which,
-    loaded: Loaded,
+    loaded: Policy,
     data: RunData,
     predictions: Sequence[Mapping[str, Any]],
     settings: Evaluate,
@@ -217,10 +235,10 @@ def _score_rankings(
         yield json.dumps(told | {"scores": scores, "relevant": ranking.relevant})
 
 
-def valid_share(attempt: Attempt, loaded: Loaded, rows: Sequence[Labelled], settings: Evaluate) -> float | None:
+def valid_share(attempt: Attempt, loaded: Policy, rows: Sequence[Labelled], settings: Evaluate) -> float | None:
     """Share of free greedy generations that are one of the row's options, on a fixed sample; None without one."""
     count = min(settings.free_rows, len(rows))
-    if count == 0:
+    if count == 0 or isinstance(loaded, Classifier):
         return None
     sample = random.Random("free").sample(list(rows), count)  # noqa: S311 - the same rows for every model
     prompts = ActionScorer(loaded.tokenizer, attempt.spec.max_prompt_tokens).encode(prompts_of(sample))

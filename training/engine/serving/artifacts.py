@@ -22,7 +22,9 @@ from models_registry.store.opening import Store
 from training.engine.serving.faults import Fault
 
 MANIFEST = "MANIFEST.json"
-SERVED_KINDS = ("model", "adapter")
+SERVED_KINDS = ("model", "adapter", "classifier")
+OVER_A_BASE = ("adapter", "classifier")
+"""Kinds whose manifest names the artifact that they need: an adapter always, a classifier where it has an encoder."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 1 << 20
 
@@ -31,7 +33,8 @@ _CHUNK = 1 << 20
 class Artifact:
     """A manifest whose digest is right; its files are believed only after `ArtifactStore.verify`.
 
-    `base` is the digest of the model an adapter belongs to, None for a model. `created` is a Unix time.
+    `base` is the digest of the model an adapter belongs to, or of a classifier's sentence encoder; None for a model and
+    for a classifier of words. `created` is a Unix time.
     """
 
     digest: str
@@ -73,7 +76,7 @@ class ArtifactStore:
         return artifact
 
     def find_served(self, digest: str) -> Artifact:
-        """As `find`, and refuses what is neither a model nor an adapter."""
+        """As `find`, and refuses what is no policy."""
         artifact = self.find(digest)
         if artifact.kind not in SERVED_KINDS:
             raise Fault("model_not_found", f"artifact {digest} is a {artifact.kind}, not a model", "model")
@@ -110,7 +113,7 @@ class ArtifactStore:
                 )
 
     def served(self) -> Iterator[Artifact]:
-        """All models and adapters whose manifest can be believed, in digest order."""
+        """All policies whose manifest can be believed, in digest order."""
         for digest, _ in self._store.list_digests():
             try:
                 artifact = self.find(digest)
@@ -136,9 +139,12 @@ def _parse(digest: str, folder: Path, raw: bytes, *, created: int) -> Artifact:
         raise Fault("artifact_unusable", f"artifact {digest}: its manifest is incomplete ({error})", "model") from error
     if any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in files):
         raise Fault("artifact_unusable", f"artifact {digest}: a file name leads out of its folder", "model")
-    if kind == "adapter" and not (isinstance(base, str) and _DIGEST.fullmatch(base)):
+    names_base = isinstance(base, str) and _DIGEST.fullmatch(base)
+    if kind == "classifier" and base is not None and not names_base:
+        raise Fault("artifact_unusable", f"artifact {digest}: its manifest names no encoder by its digest", "model")
+    if kind == "adapter" and not names_base:
         raise Fault("artifact_unusable", f"artifact {digest}: an adapter whose manifest names no base", "model")
-    return Artifact(digest, kind, base if kind == "adapter" else None, folder, files, created)
+    return Artifact(digest, kind, base if kind in OVER_A_BASE else None, folder, files, created)
 
 
 def _unreached(digest: str, error: StoreError) -> Fault:

@@ -25,6 +25,7 @@ from training.engine.models.loading import attach_adapter, load_model, load_toke
 from training.engine.models.prompts import PromptEncoder
 from training.engine.models.targets import rows_and_columns
 from training.engine.serving.artifacts import Artifact, ArtifactStore
+from training.engine.serving.classifiers import ClassifierPool
 from training.engine.serving.constraints import Grammars
 from training.engine.serving.faults import Fault
 from training.engine.serving.growing_text import UNFINISHED
@@ -32,6 +33,7 @@ from training.engine.serving.growing_text import UNFINISHED
 log = logging.getLogger(__name__)
 
 ENCODERS_KEPT = 16
+CLASSIFIER = "classifier"
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ class ModelPool:
         self.max_bases = max_bases
         self.max_adapters = max_adapters
         self.pinned: frozenset[str] = frozenset()
+        self.classifiers = ClassifierPool(store, device)
         self._bases: OrderedDict[str, LoadedBase] = OrderedDict()
 
     def fits(self, digests: Iterable[str]) -> bool:
@@ -114,9 +117,19 @@ class ModelPool:
         return len(adapters) <= self.max_bases and all(len(of) <= self.max_adapters for of in adapters.values())
 
     def base_of(self, digest: str) -> str:
-        """The digest of the base that serves this model or adapter. Raises Fault."""
+        """The digest of the base that serves this model or adapter. Raises Fault, also for a classifier, which writes
+        nothing."""
         artifact = self.store.find_served(digest)
+        if artifact.kind == CLASSIFIER:
+            raise Fault(
+                "invalid_request", f"model {digest} is a classifier: it scores options, and writes none", "model"
+            )
         return artifact.base or artifact.digest
+
+    def find_classifier(self, digest: str) -> Artifact | None:
+        """The artifact, where it is a classifier. Raises Fault."""
+        artifact = self.store.find_served(digest)
+        return artifact if artifact.kind == CLASSIFIER else None
 
     def is_resident(self, digest: str) -> bool:
         """Whether it can be used without loading or letting go of anything."""
@@ -126,7 +139,8 @@ class ModelPool:
     def resident(self) -> frozenset[str]:
         """Digests of everything in memory. One read of two dictionaries: other threads may ask."""
         bases = list(self._bases.items())
-        return frozenset(digest for digest, _ in bases) | {name for _, base in bases for name in list(base.adapters)}
+        adapters = {name for _, base in bases for name in list(base.adapters)}
+        return frozenset(digest for digest, _ in bases) | adapters | self.classifiers.resident()
 
     def base(self, digest: str) -> LoadedBase:
         """The base with this digest, loaded and verified if need be. Raises Fault."""

@@ -22,7 +22,8 @@ ROWS_PER_FORWARD = 64
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One decision to score. `model` is the digest of a base or an adapter; of too long a prompt the middle is cut."""
+    """One decision to score. `model` is the digest of a base, an adapter or a classifier; of too long a prompt the
+    middle is cut."""
 
     model: str
     prompt: Prompt
@@ -38,11 +39,22 @@ def score(pool: ModelPool, questions: Sequence[Question]) -> list[Answer]:
     """Answers in the order of the questions. Never raises Fault."""
     answers: list[Answer] = [Fault("internal_error", "not scored")] * len(questions)
     by_base: dict[str, list[int]] = defaultdict(list)
+    by_classifier: dict[str, list[int]] = defaultdict(list)
     for index, question in enumerate(questions):
         try:
-            by_base[pool.base_of(question.model)].append(index)
+            if pool.find_classifier(question.model) is not None:
+                by_classifier[question.model].append(index)
+            else:
+                by_base[pool.base_of(question.model)].append(index)
         except Fault as fault:
             answers[index] = fault
+    for digest, indices in by_classifier.items():
+        asked = [questions[index] for index in indices]
+        scored = pool.classifiers.score(
+            pool.store.find_served(digest), [one.prompt for one in asked], [one.options for one in asked]
+        )
+        for index, answer in zip(indices, scored, strict=True):
+            answers[index] = answer
     for digest, indices in by_base.items():
         try:
             base = pool.base(digest)

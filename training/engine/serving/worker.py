@@ -176,6 +176,10 @@ class ModelThread:
         if not job.future.set_running_or_notify_cancel():
             return
         try:
+            if (classifier := self.pool.find_classifier(job.payload)) is not None:
+                self.pool.classifiers.get(classifier)
+                job.future.set_result(None)
+                return
             base = self.pool.base(self.pool.base_of(job.payload))
             if job.payload != base.artifact.digest:
                 for fault in self.pool.require_adapters(base, [job.payload]).values():

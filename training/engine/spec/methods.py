@@ -80,6 +80,8 @@ class Method:
     trains_adapter: bool = True
     makes_reward_model: bool = False
     """What it makes orders texts, and is never a policy."""
+    makes_classifier: bool = False
+    """What it makes has linear weights on words or on a sentence encoder, and writes no text."""
     entries: Mapping[RowKind, str] = field(default_factory=dict)
     loss_falls: bool = True
     """Whether a lower loss means that more was learnt; that of a policy gradient says nothing by itself."""
@@ -133,6 +135,15 @@ _TABLE = (
         makes_model=True,
         trains_adapter=False,
         entries={RowKind.TEXT: "training.engine.text.sft:train"},
+    ),
+    Method(
+        "classifier",
+        "learn a classifier of words, or on a sentence encoder, from right answers and logged rewards",
+        "training.engine.classifiers.training:train_classifier",
+        {RowKind.LABELLED: frozenset({Need.ANSWERS}), RowKind.LOGGED: frozenset({Need.REWARDS})},
+        "classifier",
+        trains_adapter=False,
+        makes_classifier=True,
     ),
     Method(
         "sft",

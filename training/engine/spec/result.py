@@ -97,7 +97,7 @@ class RunResult(Strict):
     run_id: str
     method: MethodName
     attempt: int
-    output: Literal["model", "adapter", "export"] | None = None
+    output: Literal["model", "adapter", "classifier", "export"] | None = None
     weights_sha256: str | None = Field(default=None, description="of the tensors in name order, not of the files")
     acting_sha256: str | None = Field(
         default=None,

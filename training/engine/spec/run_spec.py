@@ -22,6 +22,7 @@ from training.engine.spec.export_spec import ExportPlan
 from training.engine.spec.methods import METHODS, Method, Need, RowKind
 from training.engine.spec.settings import (
     AllAction,
+    ClassifierSettings,
     Dpo,
     Judge,
     Kto,
@@ -44,6 +45,8 @@ ORDERED = (RowKind.PREFERENCES, RowKind.LABELLED)
 """Kinds of rows that a reward model is measured on: pairs, or rows with the right option, which make pairs."""
 REWARD_MODEL = "reward_model.json"
 """Marks a folder whose weights are a reward model's (training.engine.methods.reward_model), and no policy."""
+CLASSIFIER = "classifier.json"
+"""Marks a folder that holds a classifier's head (training.engine.classifiers)."""
 LEARNED = "model"
 """The name of the reward component whose value a reward model gives."""
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
@@ -89,20 +92,23 @@ class TinyShape(Strict):
 
 
 class ModelSource(Strict):
-    """Where weights come from: a folder or hub id, optionally with a LoRA adapter on top, or a tiny shape.
+    """Where weights come from: a folder or hub id, optionally with a LoRA adapter or a classifier's head on top, a tiny
+    shape, or nothing but words.
 
-    Exactly one of `path` and `tiny`. `adapter` is a folder that peft can load over `path`. Folders are absolute, so
-    that they mean the same to the engine and to who wrote the spec.
+    Exactly one of `path`, `tiny` and `words`. `adapter` is a folder that peft can load over `path`, or the head of a
+    classifier whose sentence encoder is in `path`. Folders are absolute, so that they mean the same to the engine and
+    to who wrote the spec.
     """
 
     path: str | None = None
     adapter: str | None = None
     tiny: TinyShape | None = None
+    words: bool = False
 
     @model_validator(mode="after")
     def _one_source(self) -> ModelSource:
-        if (self.path is None) == (self.tiny is None):
-            raise ValueError("give exactly one of path and tiny")
+        if (self.path is not None) + (self.tiny is not None) + self.words != 1:
+            raise ValueError("give exactly one of path, tiny and words")
         if self.adapter is not None and self.path is None:
             raise ValueError("an adapter needs the path of its base")
         if self.path is not None and not self.path.startswith("/") and not HUB_ID.fullmatch(self.path):
@@ -216,6 +222,7 @@ class RunSpec(Strict):
     )
     optimiser: Optimiser = Optimiser()
     pretrain: Pretrain = Pretrain()
+    classifier: ClassifierSettings = ClassifierSettings()
     posterior: Posterior = Posterior()
     reward_weighted: RewardWeighted = RewardWeighted()
     all_action: AllAction = AllAction()
@@ -297,8 +304,14 @@ class RunSpec(Strict):
         """Gathers every fault before it speaks, one a line."""
         faults: list[str] = []
         method = self.trains_by
+        if method.makes_classifier and self.epoch_checkpoints:
+            faults.append("epoch_checkpoints: a classifier keeps no weights of its epochs; leave it out")
         if self.base.tiny is not None and not method.makes_model:
             faults.append("base.tiny: only the pretrain method makes a model; give base.path")
+        if self.base.words and not method.makes_classifier:
+            faults.append(
+                f"base.words: only the classifier method learns from words alone; {self.method} needs a model"
+            )
         if method.learns_from and self.data.train is None:
             faults.append(f"data.train: method {self.method} learns from rows; give a file")
         if self.data.rows is not None and self.data.rows not in method.learns_from:

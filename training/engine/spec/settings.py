@@ -69,6 +69,17 @@ class Pretrain(Strict):
     )
 
 
+class ClassifierSettings(Strict):
+    """Linear weights on words, or on a frozen sentence encoder (training.engine.classifiers). `feedback_noise` is η,
+    the chance that feedback says the opposite of the truth."""
+
+    feedback_noise: float = Field(default=0.05, ge=0, lt=0.5)
+    words_beside: bool = Field(default=False, description="with an encoder: learn from words as well")
+    epochs: int = Field(default=20, ge=1, le=1000, description="passes over the rows, and at least 200 updates")
+    penalty_of_encoder: float = Field(default=2e-4, ge=0, description="of the squared weights on the encoder's vectors")
+    penalty_of_words: float = Field(default=1e-5, ge=0, description="of the squared weights on words")
+
+
 class DirectMethod(Strict):
     """The cross-fitted guess of what was right. `feedback_noise` is η, the chance that feedback says the opposite of
     the truth."""

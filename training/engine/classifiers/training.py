@@ -1,0 +1,104 @@
+"""Trains a classifier from a run's rows: what its features are, what it learns from, and how sure it may be.
+
+A fifth of the rows, by group, is kept back from a first fit to find the temperature; the second fit learns from all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+
+import numpy as np
+
+from training.engine.attempt.attempt import Attempt, Outcome
+from training.engine.attempt.events import PREPARING, TRAINING
+from training.engine.classifiers.encoders import Encoder, load_encoder
+from training.engine.classifiers.fitting import Say, find_temperature, fit_head, gather, name_vectors
+from training.engine.classifiers.policy import Classifier, Features
+from training.engine.classifiers.words import learn_words
+from training.engine.data.reading import RunData
+from training.engine.rows.types import Labelled, Logged, prompts_of, right_or_wrong
+from training.engine.spec.base_files import is_sentence_encoder
+from training.engine.spec.run_spec import is_held_back
+
+KEPT_BACK, FEWEST_KEPT_BACK = 0.2, 20
+EMBEDDED_AT_ONCE = 512
+
+
+def train_classifier(attempt: Attempt, data: RunData) -> tuple[Classifier, Outcome]:
+    """Learns from labelled and logged rows alike. Raises Refused, Stopped."""
+    rows, rewards = _rows_of(data)
+    encoder = _load_encoder(attempt)
+    settings = attempt.spec.classifier
+    texts = [prompt.text for prompt in prompts_of(rows)]
+    attempt.events.progress(0, 1, "reading the rows", PREPARING)
+    words, counted = learn_words(texts) if encoder is None or settings.words_beside else (None, None)
+    vectors = _embed(attempt, encoder, texts) if encoder is not None else None
+    lessons = gather(Features(vectors, counted), rows, rewards)
+    names = name_vectors(lessons, encoder.embed) if encoder is not None else None
+    kept_back = np.array([is_held_back(group, None, KEPT_BACK) for group in lessons.groups])
+    temperature, calibrated_on, steps = 1.0, int(kept_back.sum()), 0
+    if calibrated_on >= FEWEST_KEPT_BACK and not kept_back.all():
+        first, steps = fit_head(attempt, lessons.take(np.flatnonzero(~kept_back)), names, settings, _saying(attempt, 0))
+        held = lessons.take(np.flatnonzero(kept_back))
+        temperature = find_temperature(first, held, settings.feedback_noise)
+    else:
+        attempt.events.warn("too few rows to calibrate on: the classifier's probabilities are as it learnt them")
+    model, more = fit_head(attempt, lessons, names, settings, _saying(attempt, 1))
+    classifier = Classifier(model.head(temperature), words, encoder)
+    metrics = {
+        "temperature": temperature,
+        "calibrated_on": float(calibrated_on),
+        "options": float(len(lessons.options)),
+    }
+    return classifier, Outcome(steps + more, len(rows), metrics)
+
+
+def _rows_of(data: RunData) -> tuple[list[Labelled | Logged], list[float | None]]:
+    labelled: list[Labelled | Logged] = [*data.labelled, *data.replay]
+    judged = right_or_wrong(data.logged)
+    return [*labelled, *(row for row, _ in judged)], [*(None for _ in labelled), *(right for _, right in judged)]
+
+
+def _load_encoder(attempt: Attempt) -> Encoder | None:
+    """The run's encoder: its base, or what the classifier that it begins with lies over; None for words alone, also
+    beside a language model, which the new classifier is only compared with."""
+    base = attempt.spec.base
+    if base.path is None or not is_sentence_encoder(Path(base.path)):
+        return None
+    return load_encoder(Path(base.path), attempt.device)
+
+
+def _embed(attempt: Attempt, encoder: Encoder, texts: list[str]) -> np.ndarray:
+    """(n, d), a part at a time, so that the run shows progress and can be stopped."""
+    parts = []
+    for begin in range(0, len(texts), EMBEDDED_AT_ONCE):
+        attempt.stop.check()
+        attempt.events.progress(begin, len(texts), "reading the rows with the encoder", PREPARING)
+        parts.append(encoder.embed(texts[begin : begin + EMBEDDED_AT_ONCE]))
+    return np.concatenate(parts)
+
+
+def _saying(attempt: Attempt, fit: int) -> Say:
+    """Progress of the first or the second fit, which take half of the time each."""
+    began = time.monotonic()
+
+    def say(step: int, total: int, loss: float) -> None:
+        attempt.stop.check(step)
+        if attempt.events.due() or step == total:
+            seconds = time.monotonic() - began
+            attempt.events.metric(fit * total + step, {"loss": loss})
+            message = "finding how sure it may be" if fit == 0 else "fitting the classifier"
+            attempt.events.progress(fit * total + step, 2 * total, f"{message}, {seconds:.0f} s", TRAINING)
+
+    return say
+
+
+def weights_hash(classifier: Classifier) -> str:
+    """SHA-256 over name, type, shape and bytes of what was learnt, and the columns."""
+    digest = hashlib.sha256("\n".join(classifier.head.columns).encode())
+    for name, tensor in sorted(classifier.tensors().items()):
+        digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
+        digest.update(np.ascontiguousarray(tensor).tobytes())
+    return digest.hexdigest()
