@@ -19,7 +19,7 @@ from decisions.models import ActionSpaceKind, Agent, Decision
 from decisions.pages.cards import get_decision
 from decisions.pages.episodes import get_episode
 from decisions.queries.decision_shown import show_decision
-from models_registry.models import ArtifactKind, ModelVersion, VersionState
+from models_registry.models import NO_POLICIES, ModelVersion, VersionState
 from workspaces.errors import InvalidInput, ReckonerError
 from workspaces.http.json_field import JsonObjectField
 from workspaces.models import Role
@@ -38,7 +38,7 @@ class VersionForm(forms.Form):
         field = self.fields["version"]
         assert isinstance(field, forms.ModelChoiceField)
         found = ModelVersion.objects.filter(registered_model=agent.registered_model_id, state=VersionState.READY)
-        policies = found.filter(Q(artifact=None) | ~Q(artifact__kind=ArtifactKind.REWARD_MODEL))
+        policies = found.filter(Q(artifact=None) | ~Q(artifact__kind__in=NO_POLICIES))
         field.queryset = policies.select_related("registered_model", "artifact", "base__artifact").order_by("-number")
         for one in self.fields.values():
             one.widget.attrs.setdefault("autocomplete", "off")

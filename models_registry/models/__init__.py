@@ -1,6 +1,6 @@
 """Tables of artifacts, models, versions, aliases, backends, calls and experiments."""
 
-from models_registry.models.artifact import Artifact, ArtifactKind
+from models_registry.models.artifact import NO_POLICIES, Artifact, ArtifactKind
 from models_registry.models.experiment import (
     Arm,
     Experiment,
@@ -45,6 +45,7 @@ __all__ = [
     "ALIAS_NAME",
     "BASE_METHOD",
     "BY_SOMEBODY",
+    "NO_POLICIES",
     "REMOTE",
     "Alias",
     "AliasMove",

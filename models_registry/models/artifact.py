@@ -15,8 +15,14 @@ class ArtifactKind(models.TextChoices):
     MODEL = "model", "Model"
     ADAPTER = "adapter", "Adapter"
     REWARD_MODEL = "reward_model", "Reward model"
+    CLASSIFIER = "classifier", "Classifier"
+    ENCODER = "encoder", "Sentence encoder"
     DATASET = "dataset", "Dataset"
     EXPORT = "export", "Export"
+
+
+NO_POLICIES = (ArtifactKind.REWARD_MODEL, ArtifactKind.ENCODER)
+"""Kinds of weights that decide nothing by themselves: such versions serve no traffic."""
 
 
 class Artifact(WorkspaceOwned):

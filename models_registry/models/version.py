@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from models_registry.errors import NotStored
-from models_registry.models.artifact import Artifact, ArtifactKind
+from models_registry.models.artifact import NO_POLICIES, Artifact, ArtifactKind
 from workspaces.models import WorkspaceOwned
 from workspaces.storage.ids import uuid7
 
@@ -124,6 +124,21 @@ class ModelVersion(WorkspaceOwned):
         if self.artifact is None:
             raise NotStored(f"{self} is a remote model ({self.remote_name}): its weights are not here.")
         return self.artifact
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether it decides: a reward model scores texts, and a sentence encoder turns them into vectors."""
+        return self.kind not in NO_POLICIES
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether it scores options by linear weights, and writes no text."""
+        return self.kind == ArtifactKind.CLASSIFIER
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it turns texts into vectors, for the classifiers over it."""
+        return self.kind == ArtifactKind.ENCODER
 
     @property
     def is_reward_model(self) -> bool:

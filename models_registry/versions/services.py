@@ -21,11 +21,11 @@ from models_registry.errors import NoChampion, NotAPolicy, QuotaExceeded, StoreU
 from models_registry.models import (
     ALIAS_NAME,
     BASE_METHOD,
+    NO_POLICIES,
     Alias,
     AliasMove,
     AliasName,
     Artifact,
-    ArtifactKind,
     ModelVersion,
     RegisteredModel,
 )
@@ -113,7 +113,7 @@ def register_version(*, by: Actor, model: RegisteredModel, new: NewVersion) -> M
     serve; a base that a run named does not, nor one that is not `may_serve`."""
     # The model's row is the lock under which numbers are given out.
     RegisteredModel.objects.select_for_update().get(id=model.id)
-    is_policy = new.method != BASE_METHOD and (new.artifact is None or new.artifact.kind != ArtifactKind.REWARD_MODEL)
+    is_policy = new.method != BASE_METHOD and (new.artifact is None or new.artifact.kind not in NO_POLICIES)
     is_first = is_policy and new.may_serve and not _find_alias(model.id, AliasName.CHAMPION)
     last = ModelVersion.objects.filter(registered_model=model).aggregate(last=Max("number"))["last"] or 0
     version = ModelVersion.objects.create(

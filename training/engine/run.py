@@ -23,7 +23,7 @@ from training.engine.attempt.checkpoints import newest_checkpoint, write_synced
 from training.engine.attempt.events import MEASURING
 from training.engine.attempt.memory import BeginAgain, free_memory
 from training.engine.classifiers.policy import is_classifier, load_classifier
-from training.engine.classifiers.training import train_classifier, weights_hash
+from training.engine.classifiers.training import find_encoder_folder, train_classifier, weights_hash
 from training.engine.data.learnt_prompts import find_learnt_forms, refuse_other_prompts
 from training.engine.data.long_chats import leave_out_long_chats
 from training.engine.data.reading import RunData
@@ -424,10 +424,8 @@ class _Saved(Mapping[Which, Policy]):
 
     def _saved_classifier(self) -> ModelSource:
         """Where the classifier is that this attempt has saved, and its encoder."""
-        folder, base = str((self._attempt.folder / "classifier").resolve()), self._attempt.spec.base
-        if base.path is not None and is_sentence_encoder(Path(base.path)):
-            return ModelSource(path=base.path, adapter=folder)
-        return ModelSource(path=folder)
+        folder, encoder = str((self._attempt.folder / "classifier").resolve()), find_encoder_folder(self._attempt.spec)
+        return ModelSource(path=folder) if encoder is None else ModelSource(path=encoder, adapter=folder)
 
     def __iter__(self) -> Iterator[Which]:
         return iter(self._names)

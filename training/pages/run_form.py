@@ -21,13 +21,15 @@ from training.engine.spec.methods import TRAINING, Need, RowKind
 from training.engine.spec.settings import Lora, Online, Optimiser
 from training.models import DatasetSnapshot, TrainingRun
 from training.pages.judge_fields import JUDGE_PATHS, JudgeFields, MarkedSelect
-from training.runs.base_models import TINY, hub_ids, is_allowed_base, list_folders
+from training.runs.base_models import TINY, WORDS, hub_ids, is_allowed_base, list_folders
 from training.runs.reward_models import resolve_reward_version
 from training.runs.services import RunPlan
 from workspaces.errors import FieldFault
 from workspaces.http.json_field import JsonObjectField
 from workspaces.models import Workspace
 
+WHOLE_BASES = (ArtifactKind.MODEL, ArtifactKind.CLASSIFIER, ArtifactKind.ENCODER)
+"""Kinds of weights that a run can begin with by themselves."""
 DATASETS, VERSIONS = 200, 200
 """The newest so many can be chosen on the page; the API takes any."""
 _optimiser, _online, _lora = Optimiser(), Online(), Lora()
@@ -151,7 +153,7 @@ class RunForm(JudgeFields):
         self.datasets = {str(one.pk): one for one in datasets}
         versions = (
             ModelVersion.objects.for_workspace(workspace)
-            .filter(Q(artifact__kind=ArtifactKind.MODEL) | Q(artifact__kind=ArtifactKind.ADAPTER, base__isnull=False))
+            .filter(Q(artifact__kind__in=WHOLE_BASES) | Q(artifact__kind=ArtifactKind.ADAPTER, base__isnull=False))
             .select_related("registered_model", "artifact", "base__artifact")
             .order_by("-id")[:VERSIONS]
         )
@@ -172,7 +174,14 @@ class RunForm(JudgeFields):
             "base",
             [
                 ("Versions", [(key, f"{one}, {one.method}") for key, one in self.versions.items()]),
-                ("Models", [(TINY, "New tiny model (pretrain only)"), *((name, name) for name in elsewhere)]),
+                (
+                    "Models",
+                    [
+                        (TINY, "New tiny model (pretrain only)"),
+                        (WORDS, "Words (classifier only)"),
+                        *((name, name) for name in elsewhere),
+                    ],
+                ),
             ],
         )
         self.offer_judges(workspace)

@@ -26,7 +26,7 @@ from training.engine.spec.architectures import (
     say_targets,
 )
 from training.engine.spec.run_spec import RunSpec
-from training.runs.base_models import TINY
+from training.runs.base_models import MADE_HERE
 from training.runs.estimates.capacity import Load
 from training.runs.hub_configs import find_model_files
 from training.runs.launcher import engine_environment
@@ -39,6 +39,8 @@ ASK_SECONDS = 120.0
 def find_base_faults(spec: RunSpec, load: Load) -> list[FieldFault]:
     """Faults of the fields `base_version` or `base_model`, and `settings.lora.targets`. None of a base whose
     config.json cannot be had, or names no architecture: `tell_unchecked` says when it is looked at."""
+    if spec.trains_by.makes_classifier:
+        return []  # it trains no matrices of its base
     folder = _folder_of(load) if spec.base.tiny is None else None
     if folder is None or not (folder / "config.json").is_file():
         return []
@@ -62,7 +64,7 @@ def find_base_faults(spec: RunSpec, load: Load) -> list[FieldFault]:
 def find_named_base_faults(base: str, *, lora: Mapping[str, Any] | None) -> list[FieldFault]:
     """The same of a base by its name, before any rows are known: `lora` are the settings of the adapter that will be
     trained over it; None: every weight is trained."""
-    if base == TINY:
+    if base in MADE_HERE:
         return []
     told = {"run_id": "check", "method": "sft", "base": {"path": base}, "data": {"train": "rows"}, "lora": lora}
     return find_base_faults(RunSpec.model_validate(told), Load(None, base, rows=0, heldout=0))
@@ -70,7 +72,7 @@ def find_named_base_faults(base: str, *, lora: Mapping[str, Any] | None) -> list
 
 def tell_unchecked(base: str) -> str:
     """Why a named base could not be checked yet, and when it will be; "" of one that was."""
-    if base in ("", TINY) or (found := find_model_files(base)).folder is not None:
+    if base in ("", *MADE_HERE) or (found := find_model_files(base)).folder is not None:
         return ""
     return (
         f"{base} is not downloaded, and its config.json cannot be read now ({found.why}). Whether it can be trained is"

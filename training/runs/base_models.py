@@ -1,4 +1,5 @@
-"""Which base models a run may use besides the workspace's own versions: `tiny`, and what the instance's owner allows.
+"""Which base models a run may use besides the workspace's own versions: `tiny`, `words`, and what the
+instance's owner allows.
 
 Without this, whoever may start a run could have the engine load any readable folder, also another workspace's weights
 or a stranger's model from a hub.
@@ -11,9 +12,14 @@ from pathlib import Path
 from django.conf import settings
 
 from models_registry.artifacts.opening import local_root
+from training.engine.spec.base_files import is_sentence_encoder
+from training.engine.spec.methods import METHODS
 from training.engine.spec.run_spec import REWARD_MODEL
 
 TINY = "tiny"
+WORDS = "words"
+"""No model at all: a classifier of words."""
+MADE_HERE = (TINY, WORDS)
 
 
 def hub_ids() -> list[str]:
@@ -31,7 +37,7 @@ def list_folders() -> list[str]:
 
 def is_allowed_base(name: str) -> bool:
     """A folder is allowed inside an allowed root, links followed; never inside the instance's own directories."""
-    if name == TINY or name in hub_ids():
+    if name in MADE_HERE or name in hub_ids():
         return True
     if not name.startswith("/") or "\x00" in name:
         return False
@@ -51,4 +57,15 @@ def why_no_model(name: str) -> str | None:
         return f"{name} is not a model: it has no config.json"
     if not any(Path(name).glob("*.safetensors")):
         return f"{name} has no weights as safetensors"
+    return None
+
+
+def why_not_for(method: str, name: str, folder: Path) -> str | None:
+    """Why the method cannot begin with the model in the folder, which was named so: classifiers need a sentence
+    encoder, and the others a language model."""
+    is_encoder = is_sentence_encoder(folder)
+    if METHODS[method].makes_classifier and not is_encoder:
+        return f"{name} is a language model: a classifier begins with a sentence encoder, or with {WORDS}"
+    if not METHODS[method].makes_classifier and is_encoder:
+        return f"{name} is a sentence encoder, which writes no text: train a classifier over it, or name another base"
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -30,7 +31,8 @@ from training.rows.prompt_forms import find_other_prompts
 from training.rows.text_answers import find_text_faults
 from training.run_states import TERMINAL_STATES, RunState, check_transition
 from training.runs.architectures import find_base_faults, tell_unchecked
-from training.runs.base_models import TINY, hub_ids, is_allowed_base, why_no_model
+from training.runs.base_models import MADE_HERE, TINY, WORDS, hub_ids, is_allowed_base, why_no_model, why_not_for
+from training.runs.classifiers import encoder_of, find_classifier_faults, find_encoder, place_encoder
 from training.runs.estimates.capacity import (
     Load,
     estimate_load,
@@ -77,7 +79,7 @@ def start_run(*, by: Actor, agent: Agent, plan: RunPlan, tags: Sequence[str] = (
     estimate = prepared.estimate.as_plain() if prepared.estimate is not None else {}
     refuse_over_quota(by.workspace)
     with transaction.atomic():
-        require_files(plan.base_version, _reward_model_of(prepared.spec))
+        require_files(plan.base_version, _reward_model_of(prepared.spec), encoder_of(agent.workspace, prepared.spec))
         run = TrainingRun.objects.create(
             workspace=by.workspace,
             agent=agent,
@@ -194,11 +196,18 @@ def _find_faults(agent: Agent, plan: RunPlan) -> list[FieldFault]:
         faults.append(FieldFault("base_version", "give exactly one of base_version and base_model", "what to train"))
     if plan.base_model == TINY and method is not None and not method.makes_model:
         faults.append(FieldFault("base_model", f"{plan.method} cannot begin with a new model", "a version"))
+    if plan.base_model == WORDS and method is not None and not method.makes_classifier:
+        faults.append(FieldFault("base_model", f"{plan.method} needs a model", f"{TINY}, or a version"))
     if plan.base_model and not is_allowed_base(plan.base_model):
-        allowed = ", ".join([TINY, *hub_ids()])
+        allowed = ", ".join([*MADE_HERE, *hub_ids()])
         faults.append(FieldFault("base_model", "is not allowed here", f"{allowed}, or what RECKONER_BASE_MODELS names"))
     elif plan.base_model and (lack := why_no_model(plan.base_model)):
         faults.append(FieldFault("base_model", lack, "a folder of weights"))
+    elif method is not None and plan.base_model.startswith("/"):
+        lack = why_not_for(plan.method, plan.base_model, Path(plan.base_model))
+        faults += [FieldFault("base_model", lack, "another base, or another method")] if lack is not None else []
+    if method is not None:
+        faults += find_classifier_faults(agent.workspace, method, plan.base_version, plan.settings)
     if plan.base_version is not None and plan.base_version.is_remote:
         faults.append(
             FieldFault("base_version", f"{plan.base_version} is a remote model", "a version whose weights are here")
@@ -282,7 +291,7 @@ def _is_learnt_from(heldout: DatasetSnapshot, plan: RunPlan) -> bool:
 @dataclass(frozen=True, slots=True)
 class EnginePaths:
     """Where the launcher has put what the engine reads, `base` and `reward_model` as its ModelSource, `judge` as its
-    Judge. Data paths are relative to the run's folder."""
+    Judge, `encoder` as a folder. Data paths are relative to the run's folder."""
 
     base: Mapping[str, str]
     train: str
@@ -293,6 +302,7 @@ class EnginePaths:
     text_suites: Mapping[str, str] = field(default_factory=dict)
     reward_model: Mapping[str, str] | None = None
     judge: Mapping[str, Any] | None = None
+    encoder: str | None = None
 
 
 def _paths_to_check(plan: RunPlan) -> EnginePaths:
@@ -302,6 +312,7 @@ def _paths_to_check(plan: RunPlan) -> EnginePaths:
         heldout="data/heldout.jsonl" if plan.heldout is not None else None,
         replay="data/replay.jsonl" if plan.replay is not None else None,
         reward_model={"path": "/reward"} if find_reward_version(plan.settings) is not None else None,
+        encoder="/encoder" if find_encoder(plan.settings) is not None else None,
         judge={**judge, **TO_CHECK} if isinstance(judge := plan.settings.get("judge"), Mapping) else None,
     )
 
@@ -310,11 +321,10 @@ def engine_spec(
     spec: Mapping[str, Any], source: RunPlan | TrainingRun, *, run_id: str, paths: EnginePaths
 ) -> dict[str, Any]:
     """The engine's spec.json: the stored spec with its id and paths filled in."""
-    tiny = source.base_model == TINY and METHODS[spec["method"]].makes_model
     full = {
         **spec,
         "run_id": run_id,
-        "base": {"tiny": spec.get("base", {}).get("tiny") or {}} if tiny else dict(paths.base),
+        "base": _base_of(spec, source, paths),
         "data": {
             "train": paths.train,
             "rows": source.dataset.row_kind,
@@ -330,11 +340,22 @@ def engine_spec(
         full["reward"] = place_reward_model(spec["reward"], paths.reward_model)
     if paths.judge is not None:
         full["judge"] = dict(paths.judge)
+    if paths.encoder is not None:
+        full["classifier"] = place_encoder(spec["classifier"], paths.encoder)
     if source.heldout is not None:
         full["data"]["heldout_rows"] = source.heldout.row_kind
     if paths.heldout is not None:
         full.setdefault("evaluate", {})
     return full
+
+
+def _base_of(spec: Mapping[str, Any], source: RunPlan | TrainingRun, paths: EnginePaths) -> dict[str, Any]:
+    """What the engine begins with, as its ModelSource."""
+    if source.base_model == TINY and METHODS[spec["method"]].makes_model:
+        return {"tiny": spec.get("base", {}).get("tiny") or {}}
+    if source.base_model == WORDS and METHODS[spec["method"]].makes_classifier:
+        return {"words": True}
+    return dict(paths.base)
 
 
 def move_run(run: TrainingRun, new: RunState, **changes: Any) -> TrainingRun:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Agent, Shadow, ShadowPoint, ShadowState, ShadowThen
 from models_registry.experiments.log import LONGEST_REASON
-from models_registry.models import AliasName, ArtifactKind, ModelVersion, VersionState
+from models_registry.models import NO_POLICIES, AliasName, ModelVersion, VersionState
 from training.shadows.services import ShadowPlan, start_shadow, stop_shadow
 from training.shadows.shown import draw_charts, list_disagreements, list_failures, write_sentence
 from workspaces.errors import Conflict, InvalidInput
@@ -57,7 +57,7 @@ class ShadowForm(forms.Form):
         found = ModelVersion.objects.for_workspace(request.workspace).filter(
             state=VersionState.READY, registered_model__agents__isnull=False
         )
-        found = found.exclude(aliases__name=AliasName.CHAMPION).exclude(artifact__kind=ArtifactKind.REWARD_MODEL)
+        found = found.exclude(aliases__name=AliasName.CHAMPION).exclude(artifact__kind__in=NO_POLICIES)
         versions.queryset = found.select_related("registered_model").order_by("-id").distinct()
         for one in self.fields.values():
             one.widget.attrs.setdefault("autocomplete", "off")

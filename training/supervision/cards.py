@@ -15,7 +15,7 @@ from typing import Any
 from models_registry.models import ArtifactKind, GateVerdict, ModelVersion
 from training.evaluation.measures import titles_for
 from training.models import ExportFormat, TrainingRun
-from training.runs.base_models import TINY
+from training.runs.base_models import MADE_HERE, TINY
 from training.supervision.model_card import LICENCES, card_lines, say_gate, say_scores, say_verdict
 
 CARD = "README.md"
@@ -114,14 +114,16 @@ def _write(
     """`how`: lines of Python that load it, where transformers does not."""
     if kind is ArtifactKind.REWARD_MODEL:
         facts = [("Kind", "reward model: it scores texts for training (reward_model.json) and is not a policy"), *facts]
+    if kind is ArtifactKind.CLASSIFIER:
+        facts = [("Kind", "classifier: linear weights on words or on a sentence encoder (classifier.json)"), *facts]
     is_adapter = kind is ArtifactKind.ADAPTER
     head = ["tags: [reckoner]", f"library_name: {'peft' if is_adapter else 'transformers'}"]
-    if base and base != TINY:
+    if base and base not in MADE_HERE:
         head.append(f"base_model: {json.dumps(base, ensure_ascii=False)}")
         if base in LICENCES:
             head.append(f"license: {LICENCES[base].lower()}")
         facts = [("Base model", f"{base}; its terms apply"), *facts]
-    elif base:
+    elif base == TINY:
         facts = [("Base model", NEW_TINY), *facts]
     load = ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
     if how is not None:
@@ -139,5 +141,7 @@ def _write(
         load.append('tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")')
     if kind is ArtifactKind.REWARD_MODEL:  # its head is ours to read, and the weights alone mean nothing
         load = ["# python -m training.engine RUN, with this folder as the source of the reward component `model`"]
+    if kind is ArtifactKind.CLASSIFIER:
+        load = ["from safetensors.numpy import load_file", "", 'tensors = load_file("THIS FOLDER/head.safetensors")']
     lines = ["---", *head, "---", "", f"# {title}", "", *(f"- {name}: {value}" for name, value in facts), ""]
     return "\n".join([*lines, "```python", *load, "```", ""])

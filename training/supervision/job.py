@@ -28,6 +28,7 @@ from training.models import DatasetSnapshot, RunEvent, RunMetric, TrainingRun
 from training.rows.parts import ROWS_FILE
 from training.run_states import RunState
 from training.runs.base_models import is_allowed_base
+from training.runs.classifiers import encoder_of, find_encoder
 from training.runs.judges import place_judge
 from training.runs.launcher import run_engine, write_atomically
 from training.runs.reward_models import find_reward_models, find_reward_version
@@ -94,6 +95,7 @@ def prepare_folder(run: TrainingRun, run_dir: Path, judge: Mapping[str, Any] | N
         text_suites=suites[True],
         reward_model=source_of_reward_model(run),
         judge=judge,
+        encoder=folder_of_encoder(run),
     )
     spec = engine_spec(run.spec, run, run_id=str(run.id), paths=paths)
     write_atomically(run_dir / "spec.json", json.dumps(spec, indent=2))
@@ -109,6 +111,17 @@ def source_of_reward_model(run: TrainingRun) -> dict[str, str] | None:
     if found is None or found.marked_at is not None or found.stored.removed_at is not None:
         raise Permanent(f"the reward model {named} no longer exists, or learnt from rows that were erased")
     return locate_version(found)
+
+
+def folder_of_encoder(run: TrainingRun) -> str | None:
+    """Where the encoder is that the run's settings name; None without one. Raises Permanent where it is no more."""
+    named = find_encoder(run.spec)
+    if named is None:
+        return None
+    encoder = encoder_of(run.workspace, run.spec)
+    if encoder is None:
+        raise Permanent(f"the sentence encoder {named} no longer exists")
+    return locate_version(encoder)["path"]
 
 
 def judge_of(run: TrainingRun) -> dict[str, Any] | None:

@@ -215,7 +215,7 @@ def find_limits(version: ModelVersion, run: TrainingRun | None, evaluation: Eval
             left = evaluation.unanswered + evaluation.without_feedback
             yield f"{left:,} held-out rows were left out, as their right answer is not known."
     gate = read_gate(version)
-    if not version.is_reward_model and not gate.passed:
+    if version.is_policy and not gate.passed:
         yield "It did not pass its gate." if gate.blocks else "No gate could judge it."
     method = METHODS.get(version.method)
     if method is not None and method.weak:

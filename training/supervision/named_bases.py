@@ -20,9 +20,9 @@ from jobs.errors import JobCancelled, Permanent
 from models_registry.models import BASE_METHOD, ArtifactKind, ModelVersion
 from models_registry.store.layout import MANIFEST
 from models_registry.versions.services import NewVersion, register_version, store_artifact
-from training.engine.spec.base_files import BASE_FILES
+from training.engine.spec.base_files import BASE_FILES, is_sentence_encoder
 from training.models import TrainingRun
-from training.runs.base_models import TINY, why_no_model
+from training.runs.base_models import MADE_HERE, why_no_model, why_not_for
 from training.runs.launcher import CANCEL_CHECK_SECONDS, LAST_WORDS, engine_environment
 from training.runs.services import find_faults_of_base
 from training.supervision.cards import name_base
@@ -38,18 +38,19 @@ def keep_named_base(context: JobContext, run: TrainingRun) -> None:
     base that is a version. Raises Permanent for what is no model or cannot be fetched, JobCancelled, QuotaExceeded,
     StoreUnavailable.
     """
-    if run.base_version is not None or run.base_model == TINY:
+    if run.base_version is not None or run.base_model in MADE_HERE:
         return
     context.progress(0.0, f"storing the base {run.base_model}")
     _check(run)
     folder, revision = _find_files(context, run.base_model)
-    if (lack := why_no_model(str(folder))) is not None:
+    if (lack := why_no_model(str(folder)) or why_not_for(run.method, run.base_model, folder)) is not None:
         raise Permanent(lack)
     _check(run)  # of a hub's model, which may not have told before
     meta = {"base_model": name_base(run.base_model)} | ({"revision": revision} if revision else {})
     with tempfile.TemporaryDirectory(dir=settings.RUNS) as chosen:
         link_files(folder, Path(chosen))
-        artifact = store_artifact(workspace=run.workspace, folder=Path(chosen), kind=ArtifactKind.MODEL, meta=meta)
+        kind = ArtifactKind.ENCODER if is_sentence_encoder(folder) else ArtifactKind.MODEL
+        artifact = store_artifact(workspace=run.workspace, folder=Path(chosen), kind=kind, meta=meta)
     model = run.agent.registered_model
     assert model is not None
     with context.fenced():

@@ -23,12 +23,20 @@ from training.evaluation.tasks import score_tasks
 from training.lineage.marks import mark_new_version
 from training.models import Evaluation, SuiteScore, TrainingRun
 from training.run_states import RunState
+from training.runs.classifiers import encoder_of
 from training.runs.launcher import Finished
 from training.runs.services import move_run
 from training.supervision.cards import card_of_run, find_base_name
 from training.supervision.figures import keep_metrics
 from training.supervision.serving import find_serving_fault
 from workspaces.access.actors import system
+
+KINDS = {
+    "model": ArtifactKind.MODEL,
+    "adapter": ArtifactKind.ADAPTER,
+    "classifier": ArtifactKind.CLASSIFIER,
+}
+"""By the output of an attempt."""
 
 
 def publish(context: JobContext, run: TrainingRun, finished: Finished, log: Sequence[LoggedDecision] = ()) -> None:
@@ -66,9 +74,8 @@ def _judge_log(run: TrainingRun, finished: Finished, log: Sequence[LoggedDecisio
 
 def _store_files(run: TrainingRun, finished: Finished, scored: Scored | None, by_log: GateVerdict | None) -> Artifact:
     """Stores the weights with their card."""
-    result, base = finished.result, run.base_version
-    is_adapter = result.output == "adapter"
-    kind = ArtifactKind.ADAPTER if is_adapter else ArtifactKind.MODEL
+    result, base = finished.result, _find_weights(run, finished)
+    kind = KINDS[str(result.output)]
     if not _is_policy(run):
         kind = ArtifactKind.REWARD_MODEL
     meta = {
@@ -77,8 +84,8 @@ def _store_files(run: TrainingRun, finished: Finished, scored: Scored | None, by
         "acting_sha256": result.acting_sha256,
         "base_model": find_base_name(run),
     }
-    if is_adapter and base is not None:
-        meta["base"] = base.weights.stored.digest
+    if base is not None:
+        meta["base"] = base.stored.digest
     assert result.output is not None
     return store_artifact(
         workspace=run.workspace,
@@ -100,8 +107,15 @@ def _score_suites(run: TrainingRun, finished: Finished, words: Words | None) -> 
 
 
 def _find_weights(run: TrainingRun, finished: Finished) -> ModelVersion | None:
-    """Returns the version whose weights an adapter lies over; None for full weights."""
-    return run.base_version.weights if finished.result.output == "adapter" and run.base_version is not None else None
+    """Returns the version whose weights an adapter lies over, or the encoder under a classifier; None for full weights
+    and for a classifier of words."""
+    base = run.base_version
+    if finished.result.output == "classifier":
+        named = encoder_of(run.workspace, run.spec)
+        if named is not None or base is None or base.is_encoder:
+            return named or base
+        return base.base if base.is_classifier else None
+    return base.weights if finished.result.output == "adapter" and base is not None else None
 
 
 def _find_serving_fault(run: TrainingRun, finished: Finished, artifact: Artifact) -> str | None:
@@ -136,6 +150,7 @@ def _save_evaluation(
     if scored is None or run.heldout is None:
         return
     result, base = finished.result, run.base_version
+    base = base if base is not None and base.is_policy else None
     Evaluation.objects.create(
         workspace=run.workspace,
         run=run,

@@ -92,7 +92,7 @@ def _list_beside(version: ModelVersion, champion: Alias | None) -> list[ModelVer
     others = ModelVersion.objects.filter(registered_model=version.registered_model_id, retired_at=None)
     others = others.exclude(id__in=[version.id, *([champion.version_id] if champion is not None else [])])
     found = others.select_related("registered_model", "artifact").order_by("-number")[:OFFERED]
-    return [one for one in found if not one.is_reward_model]
+    return [one for one in found if one.is_policy]
 
 
 def _start(request: PageRequest, version: ModelVersion, form: ExperimentForm) -> Experiment | ExperimentGroup:

@@ -48,7 +48,8 @@ class Features:
     counted: Any | None
 
     def __len__(self) -> int:
-        return int(self.vectors.shape[0] if self.vectors is not None else self.counted.shape[0])
+        known: Any = self.counted if self.vectors is None else self.vectors
+        return int(known.shape[0])
 
     def take(self, places: NDArray[np.int64]) -> Features:
         vectors = self.vectors[places] if self.vectors is not None else None

@@ -20,7 +20,7 @@ from training.engine.classifiers.words import learn_words
 from training.engine.data.reading import RunData
 from training.engine.rows.types import Labelled, Logged, prompts_of, right_or_wrong
 from training.engine.spec.base_files import is_sentence_encoder
-from training.engine.spec.run_spec import is_held_back
+from training.engine.spec.run_spec import RunSpec, is_held_back
 
 KEPT_BACK, FEWEST_KEPT_BACK = 0.2, 20
 EMBEDDED_AT_ONCE = 512
@@ -62,12 +62,17 @@ def _rows_of(data: RunData) -> tuple[list[Labelled | Logged], list[float | None]
 
 
 def _load_encoder(attempt: Attempt) -> Encoder | None:
-    """The run's encoder: its base, or what the classifier that it begins with lies over; None for words alone, also
-    beside a language model, which the new classifier is only compared with."""
-    base = attempt.spec.base
-    if base.path is None or not is_sentence_encoder(Path(base.path)):
-        return None
-    return load_encoder(Path(base.path), attempt.device)
+    folder = find_encoder_folder(attempt.spec)
+    return load_encoder(Path(folder), attempt.device) if folder is not None else None
+
+
+def find_encoder_folder(spec: RunSpec) -> str | None:
+    """The encoder that the settings name, the base, or what the classifier lies over that is the base; None for words
+    alone, also where the base is a language model, with which the classifier is only compared."""
+    if spec.classifier.encoder is not None:
+        return spec.classifier.encoder
+    path = spec.base.path
+    return path if path is not None and is_sentence_encoder(Path(path)) else None
 
 
 def _embed(attempt: Attempt, encoder: Encoder, texts: list[str]) -> np.ndarray:

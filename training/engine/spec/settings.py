@@ -74,6 +74,11 @@ class ClassifierSettings(Strict):
     the chance that feedback says the opposite of the truth."""
 
     feedback_noise: float = Field(default=0.05, ge=0, lt=0.5)
+    encoder: str | None = Field(
+        default=None,
+        description="folder of the sentence encoder; of a run by the API the ID of its version. Default: the base, "
+        "where that is an encoder or a classifier over one; else words alone",
+    )
     words_beside: bool = Field(default=False, description="with an encoder: learn from words as well")
     epochs: int = Field(default=20, ge=1, le=1000, description="passes over the rows, and at least 200 updates")
     penalty_of_encoder: float = Field(default=2e-4, ge=0, description="of the squared weights on the encoder's vectors")

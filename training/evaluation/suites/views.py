@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs.models import Job, JobState
-from models_registry.models import ArtifactKind, ModelVersion
+from models_registry.models import NO_POLICIES, ModelVersion
 from models_registry.versions.references import find_version
 from training.evaluation.suites import SCORE
 from training.evaluation.suites.api import select_scores
@@ -112,7 +112,7 @@ def suite_detail(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     suite = _get_suite(request, pk)
     scores = list(select_scores(suite.scores.all()).order_by("-version__number")[:MOST])
     versions = ModelVersion.objects.filter(registered_model=suite.agent.registered_model_id)
-    policies = versions.filter(artifact__isnull=False).exclude(artifact__kind=ArtifactKind.REWARD_MODEL)
+    policies = versions.filter(artifact__isnull=False).exclude(artifact__kind__in=NO_POLICIES)
     under_way = Job.objects.for_workspace(request.workspace).filter(
         kind=SCORE, payload__suite=str(suite.id), state__in=(JobState.QUEUED, JobState.RUNNING)
     )

@@ -24,7 +24,7 @@ from training.engine.spec.run_spec import HELD_OUT, RunSpec, TinyShape
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.shapes_of.shapes import shape_for
 from training.run_states import RunState
-from training.runs.base_models import TINY, is_allowed_base
+from training.runs.base_models import MADE_HERE, TINY, WORDS, is_allowed_base
 from training.runs.defaults import recipes
 from training.runs.defaults.matrices import adapt_usable_matrices
 from training.runs.defaults.named import choose_named_base
@@ -33,7 +33,8 @@ from training.runs.on_tasks import FROM_TASKS, choose_task_settings, demonstrati
 from training.runs.services import RunPlan
 from workspaces.models import Workspace
 
-FROM_LOGS, FROM_LABELS, FROM_PAIRS = "posterior", "pretrain", "dpo"
+FROM_LOGS, FROM_LABELS, FROM_PAIRS, CLASSIFY = "posterior", "pretrain", "dpo", "classifier"
+CLASSIFIED = (RowKind.LABELLED, RowKind.LOGGED)
 FROM_REWARDED_TEXTS, FROM_TEXTS = "reward_weighted", "sft"
 """The methods of choice (docs/learning.md)."""
 MOST = 200
@@ -89,6 +90,8 @@ class Defaults:
             return None
         if chosen.environment:
             return self._plan_in_environment(chosen)
+        if self.base is not None and self.base.is_classifier and chosen.row_kind in CLASSIFIED:
+            return self._plan_classifier(chosen)
         root = named or self.root
         heldout = self.parts.get(str(chosen.pk), self.heldout if self.heldout != chosen else None)
         if chosen.kind == DatasetKind.LOGGED:
@@ -107,6 +110,13 @@ class Defaults:
         if chosen.row_kind is RowKind.TEXT and not unlimited:  # else the engine takes the room that the model has
             told = {**told, "max_completion_tokens": TEXT_TOKENS}
         return RunPlan(method, chosen, self.base, named, heldout=measured, replay=replay, settings=told)
+
+    def _plan_classifier(self, chosen: DatasetSnapshot) -> RunPlan:
+        """The champion's successor: its features, on all rows again."""
+        heldout = self.parts.get(str(chosen.pk), self.heldout if self.heldout != chosen else None)
+        replay = self.replay if chosen.row_kind is RowKind.LOGGED else None
+        told = choose_settings(CLASSIFY, root=WORDS, rows=chosen.rows, agent_version=self.agent_version)
+        return RunPlan(CLASSIFY, chosen, self.base, heldout=heldout, replay=replay, settings=told)
 
     def _plan_first_model(self, chosen: DatasetSnapshot, heldout: DatasetSnapshot | None) -> RunPlan:
         told = choose_settings(FROM_LABELS, root=self._new_base, rows=chosen.rows, agent_version=self.agent_version)
@@ -154,13 +164,15 @@ def choose_settings(
     """Fields of the engine's spec: the measured recipe for so many rows, in batches that suit this machine where the
     base is a real one, and the agent's own prompt and exploration. Without `lora` every weight of a real base is
     trained by methods that could train an adapter."""
-    if METHODS[method].makes_model:
+    if METHODS[method].makes_classifier:
+        told: dict[str, Any] = {}
+    elif METHODS[method].makes_model:
         told = dict(recipes.base_settings(root, max(1, rows)))
     else:
         told = dict(recipes.round_settings(root, max(1, rows), lora=lora))
     if RowKind.LOGGED in METHODS[method].learns_from and rows >= ENOUGH_TO_HOLD_BACK:
         told["held_back"] = HELD_BACK
-    if root != TINY:
+    if root not in MADE_HERE:
         most = agent_version.max_prompt_tokens if agent_version is not None else PROMPT_TOKENS
         shape = find_shape_of_model(root) if root else None
         parameters = shape.parameters if shape is not None else None
@@ -232,7 +244,7 @@ def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> Mod
     first = [version for version in own if version.id == champion]
     full = [one for one in own if one.kind == ArtifactKind.MODEL and one.method != BASE_METHOD]
     adapters = [one for one in own if one.is_adapter and one.base is not None and one.base.marked_at is None]
-    usable = [one for one in first if one.kind == ArtifactKind.MODEL or one in adapters]
+    usable = [one for one in first if one.kind in (ArtifactKind.MODEL, ArtifactKind.CLASSIFIER) or one in adapters]
     return next(iter([*usable, *full, *adapters]), None)
 
 

@@ -157,7 +157,10 @@ def _hub_caches() -> list[Path]:
 
 
 def estimate_load(spec: RunSpec, load: Load, machine: Machine | None = None) -> Estimate | None:
-    """What the run will need on the machine, by default this one; None of a base of unknown size."""
+    """What the run will need on the machine, by default this one; None of a base of unknown size, and of a classifier,
+    whose heads are small beside everything else."""
+    if spec.trains_by.makes_classifier:
+        return None
     machine = machine or this_machine()
     shape = find_shape(spec, load)
     if shape is None:
