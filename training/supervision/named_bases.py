@@ -112,7 +112,11 @@ def _follow(context: JobContext, process: subprocess.Popen[str]) -> tuple[str, s
 
 def link_files(folder: Path, chosen: Path) -> None:
     """Links those files of the folder that load its model, and the terms that apply, into the folder `chosen`, without
-    the manifest of a folder that was taken out of a store: the new artifact gets its own."""
-    for path in folder.iterdir():
+    the manifest of a folder that was taken out of a store: the new artifact gets its own. A sentence encoder's modules
+    have folders of their own."""
+    inner = folder.glob("*/*") if is_sentence_encoder(folder) else ()
+    for path in [*folder.iterdir(), *inner]:
         if path.is_file() and path.name != MANIFEST and any(fnmatch(path.name, pattern) for pattern in BASE_FILES):
-            (chosen / path.name).symlink_to(path.resolve())
+            link = chosen / path.relative_to(folder)
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(path.resolve())

@@ -33,6 +33,8 @@ LEARNING_RATE = {"bias": 0.05, "encoder": 0.05, "words": 0.2, "names": 0.05}
 """The highest, half way up OneCycle's slope."""
 TEMPERATURES = np.logspace(-0.7, 1.0, 69)
 LEAST = 1e-6
+WHOLES_COST = 30.0
+"""The penalty on weights of a structured action as a whole, as a multiple of that on its fields'."""
 
 Say = Callable[[int, int, float], None]
 """(step, total steps, loss) → nothing: hears of the fit, and may raise Stopped."""
@@ -103,6 +105,11 @@ class _Model(nn.Module):
                 incidence[row, place_of[part]] = 1.0
         self.incidence = incidence
         width = len(self.columns)
+        # Of a structured action the whole says only what its fields do not: else a combination that few rows had would
+        # be taken for a wrong one.
+        wholes = {option for option in lessons.options if len(parts_of(option)) > 1}
+        dearness = [WHOLES_COST if column in wholes else 1.0 for column in self.columns]
+        self.dearness = torch.tensor(dearness, device=device)
         self.bias = nn.Parameter(torch.zeros(width, device=device))
         features = lessons.features
         self.encoder = self._zeros(None if features.vectors is None else features.vectors.shape[1], width, device)
@@ -140,10 +147,10 @@ class _Model(nn.Module):
     def penalty(self, settings: ClassifierSettings) -> Tensor:
         total = torch.zeros((), device=self.bias.device)
         if self.encoder is not None:
-            total = total + settings.penalty_of_encoder * self.encoder.square().sum()
+            total = total + settings.penalty_of_encoder * (self.encoder.square() * self.dearness).sum()
         if self.words is not None:
-            total = total + settings.penalty_of_words * self.words.square().sum()
-        return total
+            total = total + settings.penalty_of_words * (self.words.square() * self.dearness).sum()
+        return total + settings.penalty_of_encoder * (self.bias.square() * (self.dearness - 1)).sum()
 
     def groups(self) -> list[dict[str, object]]:
         return [
