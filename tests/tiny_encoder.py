@@ -10,7 +10,7 @@ def make_encoder(folder: Path, seed: int = 0) -> Path:
     """A folder of sentence-transformers: the mean over a text's tokens, of length 1."""
     import torch
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Normalize, Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
     from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
     from tokenizers.models import WordPiece
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
