@@ -109,7 +109,7 @@ def _list_programs(layout: Layout, host: str, port: int, gateway_port: int, mode
     gateway = (python, "-m", "project.gateway", "--host", host, "--port", str(gateway_port))
     programs = [
         Program("web", (*web, "--bind", address, "project.wsgi:application"), group="web", hands_over=True),
-        Program("gateway", gateway, group="web"),
+        Program("gateway", gateway, group="web", hands_over=True),
         # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default,measuring", "-c", "2")),
         # A run takes minutes, so it is not waited for: its engine leaves a checkpoint when its supervisor is gone.

@@ -7,7 +7,6 @@ first process is killed, its workers answer until the next one has loaded (`on_s
 from __future__ import annotations
 
 import gc
-import sys
 from typing import Any
 
 from gunicorn.sock import create_sockets
@@ -36,7 +35,7 @@ def on_starting(arbiter: Any) -> None:
     They can stand beside those that the workers of a killed first process still hold. And each has a queue, which the
     system may keep short (net.core.somaxconn): what comes while it is full waits for a second or longer.
     """
-    if sys.platform == "linux" and all(isinstance(address, tuple) for address in arbiter.cfg.address):
+    if all(isinstance(address, tuple) for address in arbiter.cfg.address):  # of a host and a port, not a path
         arbiter.cfg.set("reuse_port", True)
         arbiter.LISTENERS = [made for _ in range(LISTENERS) for made in create_sockets(arbiter.cfg, arbiter.log)]
         # By gunicorn's own use of it, each worker would listen for itself, and connections would wait for a busy one.
