@@ -68,7 +68,6 @@ def _tests(*nodes: str) -> Program:
     return Program(tests=nodes)
 
 
-RUNNING = "tests/jobs/test_jobs_running.py"
 FAULTS = (
     Fault("F1", "kill -9 of the web processes under load", (_bench("ingest_kills", rows="of web"),)),
     Fault("F2", "kill -9 of PostgreSQL under load", (_bench("ingest_kills", rows="of PostgreSQL"),)),
@@ -105,9 +104,8 @@ FAULTS = (
         lacks="a flag for clients whose clock is off",
     ),
     Fault(
-        "F12", "poison jobs: raise, exit, killed for memory",
-        (_tests(RUNNING),),
-        lacks="a handler that hangs, and the queue's latency beside poison",
+        "F12", "poison jobs: raise, exit, killed for memory, hang",
+        (_tests("tests/jobs/test_jobs_running.py", "tests/jobs/test_hangs.py"), _bench("poison_jobs")),
     ),
     Fault(
         "F13", "a full disk",
