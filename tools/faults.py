@@ -88,7 +88,6 @@ FAULTS = (
         (_tests("tests/training/engine/test_engine_resume.py", "tests/training/test_frozen_workers.py",
                 "tests/training/test_run_progress.py",
                 "tests/training/test_engine_runs.py::test_a_killed_engine_resumes_from_its_checkpoint_and_ends"),),
-        lacks="a run whose random state is dropped",
     ),
     Fault("F7", "kill -9 of exporter and engine at named places", (_bench("export_kills"),)),
     Fault("F8", "kill -9 during a promotion", (_bench("promotion_kills"),)),
