@@ -131,8 +131,8 @@ FAULTS = (
     ),
     Fault(
         "F20", "gzip members, attributes and brackets without end",
-        (_tests("tests/workspaces/test_parsing.py", "tests/decisions/traces/test_otlp.py"),),
-        lacks="bounds of seconds and megabytes",
+        (_tests("tests/workspaces/test_parsing.py", "tests/decisions/traces/test_otlp.py",
+                "tests/test_hostile_bodies.py"),),
     ),
     Fault("F21", "PostgreSQL frozen under load", (_bench("frozen_database", "--seconds", "60"),)),
     Fault("F22", "a backend without limits", (_bench("odd_backend"),)),
