@@ -99,8 +99,7 @@ FAULTS = (
     Fault(
         "F11", "clocks of clients and machines days off",
         (_tests("tests/jobs/test_clocks.py", "tests/decisions/rewards/test_windows_by_the_database.py",
-                "tests/decisions/ingest/test_ledger_ingest.py"),),
-        lacks="a flag for clients whose clock is off",
+                "tests/decisions/ingest/test_ledger_ingest.py", "tests/decisions/ingest/test_client_clocks.py"),),
     ),
     Fault(
         "F12", "poison jobs: raise, exit, killed for memory, hang",
