@@ -74,14 +74,14 @@ FAULTS = (
     Fault(
         "F3", "the broker away, or flushed",
         (_tests("tests/jobs/test_jobs_worker.py", "tests/jobs/test_jobs_queueing.py",
-                "tests/workspaces/test_valkey_away.py"),),
-        lacks="five minutes without a broker under load",
+                "tests/workspaces/test_valkey_away.py"),
+         _bench("broker_and_beats", rows="F3")),
     ),
     Fault("F4", "kill -9 of a worker in rewards and looks", (_tests("tests/decisions/rewards/test_kills.py"),)),
     Fault(
         "F5", "two beats, clocks that jump, summer time",
-        (_tests("tests/jobs/test_jobs_queueing.py", "tests/jobs/test_clocks.py"),),
-        lacks="two real beats for ten minutes",
+        (_tests("tests/jobs/test_jobs_queueing.py", "tests/jobs/test_clocks.py"),
+         _bench("broker_and_beats", rows="F5")),
     ),
     Fault(
         "F6", "kill -9 and SIGSTOP of the trainer, SIGSTOP of the exporter",
