@@ -4,7 +4,7 @@
 
 For ten minutes a second beat runs beside the instance's own: no job of a kind and key may be there twice, or be claimed
 twice. Then the broker is killed and loses its messages; for five minutes decisions come at 50 a second and jobs become
-due. All have to be recorded, and each job to run once within 90 s of the broker's return. With --quick 70 and 20
+due. All have to be recorded, and each job to run once within 90 s of the broker's return. With --quick 40 and 20
 seconds. Prints a row per point and one JSON object as the last line; exits 1 when a point misses its bound.
 """
 
@@ -25,8 +25,12 @@ from tools.instance import ROOT, Instance
 from tools.killing import Senders, make_agent, stored
 from tools.report import Report
 
-VALKEY, OVERSEER = ("valkey-server",), ("project.embedded.overseer",)
-SETTINGS = {"RECKONER_MODEL_SERVER_URL": "http://127.0.0.1:9", "RECKONER_KEY_REQUESTS_A_MINUTE": "0"}
+OVERSEER = "project.embedded.overseer"
+SETTINGS = {
+    "RECKONER_MODEL_SERVER_URL": "http://127.0.0.1:9",
+    "RECKONER_KEY_REQUESTS_A_MINUTE": "0",
+    "RECKONER_OUTCOME_SECONDS": "5",  # the beats meet: its jobs have a key of 30 seconds
+}
 DUE, BACK_SECONDS = 10, 90.0
 ENQUEUE = f"""
 from decisions.tasks import MATURE_OUTCOMES
@@ -63,14 +67,15 @@ def try_two_beats(report: Report, instance: Instance, seconds: float) -> None:
     twice = [job for job in jobs if job[1] is not None and job[2] > 1]
     report.add("F5: jobs there twice", bound="0", figure=f"{twice[:3] or 0} of {len(jobs)}", passed=not twice)
     again = [job for job in jobs if job[3] > 1]
-    report.add("F5: jobs claimed twice", bound="0", figure=again[:3] or 0, passed=not again and bool(jobs))
+    report.add("F5: jobs claimed twice", bound="0", figure=again[:3] or 0, passed=not again and len(jobs) > 1)
 
 
 def try_without_broker(report: Report, instance: Instance, token: str, seconds: float) -> None:
-    [overseer] = instance.find(*OVERSEER)
+    [overseer] = instance.find(OVERSEER)
+    [broker] = [child for child in overseer.children() if "valkey-server" in child.cmdline()[0]]
     overseer.send_signal(signal.SIGSTOP)  # it would start the broker again
     try:
-        assert instance.kill(*VALKEY) == 1
+        broker.kill()
         for path in (instance.var / "valkey").rglob("*.*"):
             if path.is_file():
                 path.unlink()  # as if flushed
@@ -100,8 +105,8 @@ def try_without_broker(report: Report, instance: Instance, token: str, seconds: 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="70 s of two beats, 20 s without a broker")
-    beats, away = (70.0, 20.0) if parser.parse_args().quick else (600.0, 300.0)
+    parser.add_argument("--quick", action="store_true", help="40 s of two beats, 20 s without a broker")
+    beats, away = (40.0, 20.0) if parser.parse_args().quick else (600.0, 300.0)
     report = Report("broker_and_beats")
     folder = Path(tempfile.mkdtemp(prefix="reckoner-queue-"))
     instance = Instance(folder / "var", **SETTINGS)
