@@ -79,7 +79,7 @@ def _watch(
 
 def _arm() -> None:
     if _is_ours:
-        faulthandler.dump_traceback_later(settings.JOB_LEASE_SECONDS, exit=True, file=sys.__stderr__)
+        faulthandler.dump_traceback_later(settings.JOB_LEASE_SECONDS, exit=True, file=2)
 
 
 def _describe(seconds: float) -> str:
