@@ -47,6 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--budget", type=float, help="processor seconds that all tests together may take")
 
 
+gc.disable()  # until all is imported and collected, none of which goes away: pytest_collection_finish
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """A shell ignores Ctrl-C for what it starts in the background, CI's too, and so would every test of an interrupt,
     for ever."""
@@ -94,6 +97,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 def _is_slow(item: pytest.Item) -> bool:
