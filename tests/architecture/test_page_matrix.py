@@ -304,7 +304,8 @@ def test_every_page_of_a_workspace_stands_in_the_table() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_answers_whom_it_should_and_refusals_change_nothing(db: None, scene: Scene, name: str) -> None:
-    faults = refusal_faults(who_may_not(scene, name), scene.state)
+    """Of the lesser roles the highest stands for all."""
+    faults = refusal_faults(who_may_not(scene, name) + lesser_roles(scene, name, slice(-1, None)), scene.state)
     if PAGES[name].there:
         faults += who_may(scene, name, lambda least: least)
     assert not faults, "\n".join(faults)
@@ -316,25 +317,41 @@ def test_an_admin_may_whatever_the_least_role_may(db: None, scene: Scene, name: 
     assert not list(who_may(scene, name, lambda least: ADMIN))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if ADMIN in (page.get, page.post)])
+def test_every_lesser_role_is_refused_and_changes_nothing(db: None, scene: Scene, name: str) -> None:
+    faults = refusal_faults(lesser_roles(scene, name, slice(None)), scene.state)
+    assert not faults, "\n".join(faults)
+
+
+def refused(client: Client, method: str, path: str, expected: tuple[int, str]) -> str | None:
+    """What is wrong with the status and the place that it leads to."""
+    answer = send(client, method, path)
+    given = answer.status_code, answer.headers.get("Location", "").split("?")[0]
+    return None if given == expected else f"answers {given}, not {expected}"
+
+
+def lesser_roles(scene: Scene, name: str, which: slice) -> list[Refusal]:
+    """A lesser role is 403. `which` of them, from the least to the highest."""
+    path = address(name, PAGES[name], scene.world)
+    return [
+        (f"{method} {name} by {role}", partial(refused, scene.people[role], method, path, (403, "")))
+        for method, least in methods(PAGES[name])
+        for role in ROLES[: ROLES.index(least)][which]
+    ]
+
+
 def who_may_not(scene: Scene, name: str) -> list[Refusal]:
-    """Nobody goes to the log-in, a lesser role is 403, a stranger's page 404, and a method that it lacks 405."""
+    """Nobody goes to the log-in, a stranger's page is 404, and a method that it lacks 405."""
     page = PAGES[name]
     path = address(name, page, scene.world)
-
-    def refused(client: Client, method: str, path: str, expected: tuple[int, str]) -> str | None:
-        answer = send(client, method, path)
-        given = answer.status_code, answer.headers.get("Location", "").split("?")[0]
-        return None if given == expected else f"answers {given}, not {expected}"
-
     refusals: list[Refusal] = []
 
     def refuses(who: str, client: Client, method: str, path: str, status: int, location: str = "") -> None:
         refusals.append((f"{method} {name} by {who}", partial(refused, client, method, path, (status, location))))
 
-    for method, least in methods(page):
+    for method, _ in methods(page):
         refuses("nobody", scene.nobody, method, path, 302, "/log-in")
-        for role in ROLES[: ROLES.index(least)]:
-            refuses(role, scene.people[role], method, path, 403)
         refuses("a stranger", scene.stranger, method, path, 404)
         if page.of(scene.world) and not page.everyones:
             theirs = address(name, page, scene.world, workspace=scene.elsewhere)
