@@ -40,6 +40,7 @@ def test_buckets_are_uniform_on_a_million_units():
 
 
 @pytest.mark.parametrize(("salt", "experiment"), [(SALT, "other"), ("ff" * 16, "filing")])
+@pytest.mark.slow
 def test_experiments_split_units_independently(salt, experiment):
     from scipy.stats import chi2_contingency
 

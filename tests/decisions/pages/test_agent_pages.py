@@ -147,6 +147,7 @@ class TestReading:
         assert ('data-label="Epsilon"><div>–' in listed) is not explores
 
     @pytest.mark.parametrize("space", sorted(ActionSpaceKind))
+    @pytest.mark.quick_cases(2)
     def test_only_agents_that_explore_are_asked_for_an_epsilon(
         self, space: str, workspace: Any, owner: Any, page_client: Any
     ) -> None:
@@ -343,6 +344,7 @@ class TestCreating:
         assert AuditEntry.objects.get(action="agent.created").actor == owner.email
 
     @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.quick_cases(2)
     def test_a_kind_brings_its_set_up_and_unchanged_its_reward(
         self, workspace: Any, by: Any, client: Any, path: str, kind: str
     ) -> None:

@@ -146,6 +146,7 @@ class TestTry:
             ({"reason": " "}, "reason", "required"),
         ],
     )
+    @pytest.mark.quick_cases(3)
     def test_each_fault_stands_beside_its_field_and_nothing_starts(
         self,
         changes: dict[str, Any],

@@ -60,6 +60,7 @@ def expected_type(name: str, quantisation: str) -> str:
     return dict(zip(("attn_v", "ffn_down", "attn_output"), layer, strict=True)).get(part, usual)
 
 
+@pytest.mark.slow
 def test_seven_quantisations_in_one_run_have_the_types_of_their_recipes(shapes, tmp_path):
     folder = shapes("llama", BIG)
     sizes = []

@@ -77,6 +77,7 @@ def test_few_options_stay_what_they_are(tmp_path: Path, tokenizer: Path) -> None
     assert loaded.model.get_input_embeddings().weight.shape == before.model.get_input_embeddings().weight.shape
 
 
+@pytest.mark.slow
 def test_a_run_gives_its_options_tokens_and_goes_on_with_them(tmp_path: Path, tokenizer: Path) -> None:
     base(tmp_path / "base", "llama", tokenizer)
     rows = [{"id": str(n), "prompt": f"note {n % 9}", "options": MANY, "answer": MANY[n % 9]} for n in range(64)]
