@@ -34,6 +34,7 @@ RIGHT = "def add(a, b):\n    return a + b\n"
         RIGHT + "if __name__ == '__main__':\n    raise SystemExit('as a program it would end')\n",
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_right_answers_pass(candidate: str) -> None:
     checked = check_program(candidate, TESTS, "add", helpers=HELPERS, limits=SHORT)
     assert (checked.passed, checked.reason, checked.detail) == (True, "passed", "")

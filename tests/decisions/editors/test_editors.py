@@ -320,6 +320,7 @@ class TestReading:
         assert editor.say(given.action) and editor.show(given, given.action, corrected=True)
 
     @pytest.mark.parametrize("kind", TO_CORRECT)
+    @pytest.mark.quick_cases(2)
     def test_any_value_can_be_entered(self, kind: str) -> None:
         known = known_case(kind)
         editor = find_editor(known.space)

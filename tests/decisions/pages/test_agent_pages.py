@@ -135,6 +135,7 @@ class TestReading:
         ("space", "explores"),
         [("choice", True), ("ranking", True), ("structured", False), ("text", False), ("tool_calls", False)],
     )
+    @pytest.mark.quick_cases(2)
     def test_only_agents_with_options_explore(
         self, space: str, explores: bool, workspace: Any, viewer: Any, page_client: Any
     ) -> None:
@@ -185,6 +186,7 @@ class TestReading:
 
 
 @pytest.mark.parametrize("name", ["agent", "agent-version", "agent-edit"])
+@pytest.mark.quick_cases(1)
 def test_pages_of_one_agent_are_for_its_workspace_and_changing_is_for_admins(
     name: str, agent: Any, owner: Any, labeller: Any, viewer: Any, outsider: Any, page_client: Any
 ) -> None:

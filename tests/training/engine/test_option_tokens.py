@@ -43,6 +43,7 @@ def base(folder: Path, family: str, tokenizer: Path, spare: int = 0) -> Loaded:
     ("family", "spare"), [("gemma3", 0), ("llama", 0), ("llama", 64), ("phi", 0), ("olmo tied", 0)]
 )
 @torch.no_grad()
+@pytest.mark.quick_cases(2)
 def test_many_options_become_tokens_that_begin_as_their_mean(
     tmp_path: Path, tokenizer: Path, family: str, spare: int
 ) -> None:
