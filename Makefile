@@ -19,7 +19,7 @@ run: $(VENV)/run-$(TORCH).stamp bubblewrap ## Everything, with embedded database
 	@exec $(BIN)/python manage.py up $(ARGS)
 
 # Processor seconds that `make test` may take on a machine as fast as the one of tests/budget.py.
-BUDGET := 480
+BUDGET := 400
 QUICK := -m "core or not (slow or browser)"
 
 test: ready ## Installs what the tests need and runs the quick ones: six minutes on two free cores
