@@ -3,10 +3,11 @@
     python -m benchmarks.recovery [--quick] [--root FOLDER]
 
 An instance of its own with a stub as the model. A page of the web and a chat of the gateway are asked for 10 times a
-second, each over a new connection, while `kill -9` ends one worker of the web, the web's first process (the workers end
-with it), one process of the gateway, the gateway's first, and the first of both. `away` is from the kill to the end of
-the last call that failed. Beside it stand the processor seconds of the new first process, which are its imports, and
-the load average: on a busy machine the seconds are those of the others.
+second, each over a new connection, while `kill -9` ends one worker of the web, the web's first process, one process of
+the gateway, the gateway's first, and the first of both. `away` is from the kill to the end of the last call that
+failed, seen until new first processes serve and nothing is left of the old ones. Beside it stand the processor seconds
+of the new first process, which are its imports, and the load average: on a busy machine the seconds are those of the
+others.
 `--root`: another checkout, whose instance is measured, with the libraries of this one.
 
 Prints a row per point and one JSON object as the last line; exits 1 when a point misses its bound.
@@ -84,12 +85,27 @@ class Caller:
         return quiet >= QUIET_SECONDS and bool(self.answered_at) and now - self.answered_at[-1] < 1.0
 
 
-def first_of(instance: Instance, words: tuple[str, ...]) -> psutil.Process:
-    """The process that has forked the others."""
+def firsts_of(instance: Instance, words: tuple[str, ...]) -> list[psutil.Process]:
+    """The process that has forked the others; and what others have left that were killed."""
     processes = instance.find(*words)
     pids = {process.pid for process in processes}
-    [first] = [process for process in processes if process.ppid() not in pids]
+    return [process for process in processes if process.ppid() not in pids]
+
+
+def first_of(instance: Instance, words: tuple[str, ...]) -> psutil.Process:
+    [first] = firsts_of(instance, words)
     return first
+
+
+def is_settled(instance: Instance) -> bool:
+    """Whether web and gateway have one first process each, which has forked others."""
+    try:
+        return all(
+            len(firsts) == 1 and firsts[0].children()
+            for firsts in (firsts_of(instance, WEB), firsts_of(instance, GATEWAY))
+        )
+    except psutil.NoSuchProcess:
+        return False
 
 
 def child_of(instance: Instance, words: tuple[str, ...]) -> psutil.Process:
@@ -116,7 +132,7 @@ def kill_and_wait(instance: Instance, calls: dict[str, Ask], who: str) -> dict[s
         killed = time.monotonic()
         for process in victims:
             process.kill()
-        while not all(caller.is_well(killed) for caller in callers.values()):
+        while not (is_settled(instance) and all(caller.is_well(killed) for caller in callers.values())):
             if time.monotonic() - killed > GIVE_UP_SECONDS:
                 break
             time.sleep(0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from django.db.models import F
 from django.db.models.functions import Greatest
 from django.db.utils import DatabaseError
 
-from jobs.errors import StaleFence
+from jobs.errors import StaleFence, Stalled
 from jobs.models import Job, JobState
 from workspaces.models import Workspace
 from workspaces.storage.clock import database_now
@@ -43,13 +44,20 @@ class JobContext:
         self.workspace: Workspace | None = job.workspace
         self.created_at = job.created_at
         self.completed = False
+        self.last_sign = time.monotonic()
+        self.stalled = ""
         self._lost = threading.Event()
         self._stop = threading.Event()
         self._noted: tuple[float, str] | None = None
 
+    def show_life(self) -> None:
+        """The handler has got on. Whatever reports progress or writes calls it; asking whether to stop does not."""
+        self.last_sign = time.monotonic()
+
     @contextmanager
     def fenced(self) -> Iterator[None]:
         """A transaction that commits only while this attempt owns the job. Raises StaleFence."""
+        self.show_life()
         with transaction.atomic():
             owned = (
                 Job.objects.select_for_update()
@@ -82,6 +90,10 @@ class JobContext:
     def progress(self, fraction: float, message: str = "") -> None:
         """`fraction` in [0, 1]; what an earlier attempt had reached stands until this one is further. Raises
         StaleFence."""
+        self.show_life()
+        self._write_progress(fraction, message)
+
+    def _write_progress(self, fraction: float, message: str) -> None:
         reached = Greatest(F("progress"), min(1.0, max(0.0, fraction)))
         changed = Job.objects.filter(id=self.job_id, fence=self.fence, state=JobState.RUNNING).update(
             progress=reached, message=message[:500]
@@ -93,13 +105,17 @@ class JobContext:
     def note_progress(self, fraction: float, message: str) -> None:
         """Progress from inside a long transaction, where `progress` would keep the row from the heartbeat: the next
         beat writes it."""
+        self.show_life()
         self._noted = (fraction, message)
 
     def cancel_requested(self) -> bool:
         return Job.objects.filter(id=self.job_id, cancel_requested=True).exists()
 
     def check_owned(self) -> None:
-        """Raises StaleFence once a heartbeat has found another owner."""
+        """Raises StaleFence once a heartbeat has found another owner, and Stalled after too long without progress.
+        Loops that wait for something call it."""
+        if self.stalled:
+            raise Stalled(self.stalled)
         if self._lost.is_set():
             raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
 
@@ -129,7 +145,7 @@ class JobContext:
                         return
                     if (noted := self._noted) is not None:
                         self._noted = None
-                        self.progress(*noted)
+                        self._write_progress(*noted)
                 except StaleFence:
                     return
                 except DatabaseError:

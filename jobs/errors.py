@@ -13,6 +13,10 @@ class StaleFence(Exception):
     """Another attempt owns the job now: stop at once and write nothing."""
 
 
+class Stalled(Exception):
+    """The handler has shown no progress for longer than its kind may: the attempt has failed with this reason."""
+
+
 class Permanent(Exception):
     """Trying again cannot help: the job is dead with this reason at its first attempt."""
 

@@ -22,13 +22,15 @@ Handler = Callable[["JobContext"], dict[str, Any] | None]
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`on_end` is told, inside the ending transaction, that a job of this kind ended without success. `kept`: its jobs
-    are never removed."""
+    are never removed. `stall_setting` names the setting with the seconds without progress after which an attempt
+    is ended."""
 
     name: str
     handler: Handler
     queue: str
     on_end: Callable[[Any], None] | None
     kept: bool = False
+    stall_setting: str = "JOB_STALL_SECONDS"
 
 
 _KINDS: dict[str, Kind] = {}
@@ -46,14 +48,19 @@ def _load_tasks() -> None:
 
 
 def job_kind(
-    name: str, *, queue: str = "default", on_end: Callable[[Any], None] | None = None, kept: bool = False
+    name: str,
+    *,
+    queue: str = "default",
+    on_end: Callable[[Any], None] | None = None,
+    kept: bool = False,
+    stall_setting: str = "JOB_STALL_SECONDS",
 ) -> Callable[[Handler], Handler]:
     """Decorator. The handler takes a JobContext and returns the job's result (a JSON object or None)."""
 
     def register(handler: Handler) -> Handler:
         if name in _KINDS:
             raise ValueError(f"job kind {name} is registered twice")
-        _KINDS[name] = Kind(name, handler, queue, on_end, kept)
+        _KINDS[name] = Kind(name, handler, queue, on_end, kept, stall_setting)
         return handler
 
     return register

@@ -11,7 +11,8 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from jobs.context import JobContext
-from jobs.errors import Defer, JobCancelled, Permanent, StaleFence
+from jobs.errors import Defer, JobCancelled, Permanent, StaleFence, Stalled
+from jobs.hangs import watched
 from jobs.hints import send_hint
 from jobs.models import Job, JobState
 from jobs.registry import list_kinds
@@ -57,7 +58,11 @@ def run_job(job_id: uuid.UUID) -> JobState | None:
         try:
             if kind is None:
                 raise Permanent(f"no handler for job kind {job.kind}")
-            with context.heartbeat():
+
+            def give_up(reason: str) -> None:
+                _fail(context, job, reason)
+
+            with context.heartbeat(), watched(context, getattr(settings, kind.stall_setting), give_up):
                 result = kind.handler(context)
             if not context.completed:
                 with context.fenced():
@@ -72,14 +77,19 @@ def run_job(job_id: uuid.UUID) -> JobState | None:
             return _end(context, JobState.CANCELLED, "cancelled")
         except Permanent as error:
             return _end(context, JobState.DEAD, str(error))
+        except Stalled as error:
+            return _fail(context, job, str(error))
         except Exception as error:
             logger.warning("job_attempt_failed", error=repr(error), exc_info=True)
             if (full := find_full_disk(error)) is not None and database_now() - job.created_at < WAITS_FOR_SPACE:
                 return _wait_for_space(context, job.max_attempts, full.message)
-            reason = "".join(traceback.format_exception_only(error)).strip()
-            if job.attempts >= job.max_attempts:
-                return _end(context, JobState.DEAD, reason)
-            return _retry(context, reason)
+            return _fail(context, job, "".join(traceback.format_exception_only(error)).strip())
+
+
+def _fail(context: JobContext, job: Job, reason: str) -> JobState | None:
+    if job.attempts >= job.max_attempts:
+        return _end(context, JobState.DEAD, reason)
+    return _retry(context, reason)
 
 
 def _end(context: JobContext, state: JobState, reason: str) -> JobState | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 
 from celery import shared_task
+from celery.signals import worker_process_init
 
-from jobs import runner, sweeper
+from jobs import hangs, runner, sweeper
 
 
 @shared_task(name="jobs.run")
@@ -17,3 +18,9 @@ def run(job_id: str) -> None:
 @shared_task(name="jobs.sweep")
 def sweep() -> None:
     sweeper.sweep()
+
+
+@worker_process_init.connect
+def own_process(**_: object) -> None:
+    # A child of the pool, which runs one job at a time.
+    hangs.take_process()

@@ -368,6 +368,10 @@ JOB_SWEEP_SECONDS = env_float("RECKONER_JOB_SWEEP_SECONDS", "30")
 # The second attempt comes after this, the third after the factor times this: 1 and 10 minutes.
 JOB_RETRY_SECONDS = env_float("RECKONER_JOB_RETRY_SECONDS", "60")
 JOB_RETRY_FACTOR = env_float("RECKONER_JOB_RETRY_FACTOR", "10")
+# After this time without progress an attempt counts as hanging. Engines are silent for longer: while a base is fetched,
+# a model compiled, an export hashed and stored.
+JOB_STALL_SECONDS = env_float("RECKONER_JOB_STALL_SECONDS", "3600")
+RUN_STALL_SECONDS = env_float("RECKONER_RUN_STALL_SECONDS", "21600")
 OUTCOME_SECONDS = env_float("RECKONER_OUTCOME_SECONDS", "60")
 # How often shadows look for new decisions, and how many a minute each of them may ask about.
 SHADOW_SECONDS = env_float("RECKONER_SHADOW_SECONDS", "60")

@@ -30,9 +30,12 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 # To download, and on the disk afterwards; measured on Linux, x86_64.
 SIZES = {"cpu": "about 0.4 GB to download, 1.4 GB on the disk", "cuda": "about 2.9 GB to download, 5.2 GB on the disk"}
 
-# Left uncompiled: what is only read, tests, and the architectures that are seldom asked for. It is half of all files.
+# Left uncompiled: what is only read or is machine code already (mypy), tests, and of languages, lexers, clients,
+# compilers of models and architectures what is seldom asked for. It is more than half of all files.
 UNCOMPILED = (
     r"/(tests?|testing|pandas|sympy|networkx|mpmath|setuptools|pip)/"
+    r"|/(mypyc?|faker/providers|pygments/lexers|schemathesis|openai|graphql|prompt_toolkit|openpyxl|ruamel)/"
+    r"|/(torchgen|torch/_inductor|onnxscript|onnx_ir|onnxruntime/(transformers|quantization|tools))/"
     r"|/transformers/models/(?!auto/|qwen|llama|gemma|gpt2/|__init__)"
 )
 

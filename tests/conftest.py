@@ -10,6 +10,7 @@ agent                   an agent of `workspace` with its version (options OPTION
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import shutil
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -25,6 +27,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from _pytest.logging import catching_logs
 from django.core.management.commands import flush
 from django.db import connection, transaction
 from django.template import RequestContext
@@ -45,6 +48,9 @@ __all__ = ["base_version", "tiny_run"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--budget", type=float, help="processor seconds that all tests together may take")
+
+
+gc.disable()  # until all is imported and collected, none of which goes away: pytest_collection_finish
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,10 +84,15 @@ SLOW_FIXTURES = {"tiny_run", "world", "layout", "served", "swift"}
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups after it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs a trained model as slow, and puts the slow ones first among those that empty the database, so
-    that the workers end together. Tests that only undo a transaction stay before them, where pytest-django put them;
-    those of a file stay with one worker, which makes its fixtures."""
+    """Marks as slow what needs a trained model, and cases after the first (`quick_cases`). Puts the slow ones first
+    among those that empty the database, so that the workers end together. Tests that only undo a transaction stay
+    before them, where pytest-django put them; those of a file stay with one worker, which makes its fixtures."""
+    cases: Counter[str] = Counter()
     for item in items:
+        if (mark := item.get_closest_marker("quick_cases")) is not None:
+            cases[test := item.nodeid.partition("[")[0]] += 1
+            if cases[test] > mark.args[0]:
+                item.add_marker(pytest.mark.slow)
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
         if not _empties_the_database(item) and item.get_closest_marker("xdist_group") is None:
@@ -94,6 +105,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 def _is_slow(item: pytest.Item) -> bool:
@@ -174,6 +186,24 @@ def first_contexts() -> None:
             keep(store, signal, sender, template, context, **names)
 
     client.store_rendered_templates = keep_first
+
+
+@pytest.fixture(scope="session", autouse=True)
+def logs_of_root() -> None:
+    """pytest 9.1 hears the loggers that do not hand on what they log, too: six times a test it looks through all that
+    there are, and finds 57 of torch's. Nobody reads those, and it took a twentieth of the tests' time."""
+
+    def attach(self: catching_logs[Any]) -> Any:
+        root = logging.getLogger()
+        if self.level is not None:
+            self.handler.setLevel(self.level)
+            self.orig_level = root.level
+            root.setLevel(min(self.orig_level, self.level))
+        root.addHandler(self.handler)
+        self.attached_loggers.append(root)
+        return self.handler
+
+    catching_logs.__enter__ = attach  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")

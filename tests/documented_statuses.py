@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from drf_spectacular.generators import SchemaGenerator
-
-from tools.openapi import operations
+from tools.openapi import operations, whole_document
 
 NOT_ALLOWED, FAULT = 405, 500
 
 
 @cache
 def _stated() -> list[tuple[str, re.Pattern[str], frozenset[int]]]:
-    """Method, path and statuses of each operation; two seconds, once a process."""
-    document = SchemaGenerator().get_schema(request=None, public=True)
+    """Method, path and statuses of each operation."""
     return [
         (method.upper(), re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))), _statuses(operation))
-        for method, path, operation in operations(document)
+        for method, path, operation in operations(whole_document())
     ]
 
 

@@ -68,28 +68,26 @@ def _tests(*nodes: str) -> Program:
     return Program(tests=nodes)
 
 
-RUNNING = "tests/jobs/test_jobs_running.py"
 FAULTS = (
     Fault("F1", "kill -9 of the web processes under load", (_bench("ingest_kills", rows="of web"),)),
     Fault("F2", "kill -9 of PostgreSQL under load", (_bench("ingest_kills", rows="of PostgreSQL"),)),
     Fault(
         "F3", "the broker away, or flushed",
         (_tests("tests/jobs/test_jobs_worker.py", "tests/jobs/test_jobs_queueing.py",
-                "tests/workspaces/test_valkey_away.py"),),
-        lacks="five minutes without a broker under load",
+                "tests/workspaces/test_valkey_away.py"),
+         _bench("broker_and_beats", rows="F3")),
     ),
     Fault("F4", "kill -9 of a worker in rewards and looks", (_tests("tests/decisions/rewards/test_kills.py"),)),
     Fault(
         "F5", "two beats, clocks that jump, summer time",
-        (_tests("tests/jobs/test_jobs_queueing.py", "tests/jobs/test_clocks.py"),),
-        lacks="two real beats for ten minutes",
+        (_tests("tests/jobs/test_jobs_queueing.py", "tests/jobs/test_clocks.py"),
+         _bench("broker_and_beats", rows="F5")),
     ),
     Fault(
         "F6", "kill -9 and SIGSTOP of the trainer, SIGSTOP of the exporter",
         (_tests("tests/training/engine/test_engine_resume.py", "tests/training/test_frozen_workers.py",
                 "tests/training/test_run_progress.py",
                 "tests/training/test_engine_runs.py::test_a_killed_engine_resumes_from_its_checkpoint_and_ends"),),
-        lacks="a run whose random state is dropped",
     ),
     Fault("F7", "kill -9 of exporter and engine at named places", (_bench("export_kills"),)),
     Fault("F8", "kill -9 during a promotion", (_bench("promotion_kills"),)),
@@ -101,13 +99,11 @@ FAULTS = (
     Fault(
         "F11", "clocks of clients and machines days off",
         (_tests("tests/jobs/test_clocks.py", "tests/decisions/rewards/test_windows_by_the_database.py",
-                "tests/decisions/ingest/test_ledger_ingest.py"),),
-        lacks="a flag for clients whose clock is off",
+                "tests/decisions/ingest/test_ledger_ingest.py", "tests/decisions/ingest/test_client_clocks.py"),),
     ),
     Fault(
-        "F12", "poison jobs: raise, exit, killed for memory",
-        (_tests(RUNNING),),
-        lacks="a handler that hangs, and the queue's latency beside poison",
+        "F12", "poison jobs: raise, exit, killed for memory, hang",
+        (_tests("tests/jobs/test_jobs_running.py", "tests/jobs/test_hangs.py"), _bench("poison_jobs")),
     ),
     Fault(
         "F13", "a full disk",
@@ -128,14 +124,15 @@ FAULTS = (
     Fault(
         "F19", "one id decided and judged by many at once",
         (_tests("tests/decisions/gateway/test_gateway.py::test_one_id_at_the_same_moment_gets_one_answer",
+                "tests/decisions/gateway/test_gateway.py::"
+                "test_a_hundred_ids_decided_and_judged_by_eight_at_once_have_one_effect_each",
                 "tests/decisions/gateway/test_gateway.py::TestAnIdempotencyKey",
                 "tests/decisions/ingest/test_ledger_ingest.py"),),
-        lacks="a hundred rounds",
     ),
     Fault(
         "F20", "gzip members, attributes and brackets without end",
-        (_tests("tests/workspaces/test_parsing.py", "tests/decisions/traces/test_otlp.py"),),
-        lacks="bounds of seconds and megabytes",
+        (_tests("tests/workspaces/test_parsing.py", "tests/decisions/traces/test_otlp.py",
+                "tests/test_hostile_bodies.py"),),
     ),
     Fault("F21", "PostgreSQL frozen under load", (_bench("frozen_database", "--seconds", "60"),)),
     Fault("F22", "a backend without limits", (_bench("odd_backend"),)),

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 METHODS = {"get", "post", "put", "patch", "delete"}
+
+
+@cache
+def whole_document() -> dict[str, Any]:
+    """Everything that Django serves, hooks included; a second, once per process. Only to be read."""
+    from drf_spectacular.generators import SchemaGenerator
+
+    made: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+    return made
 
 
 def document_faults(document: dict[str, Any]) -> list[str]:

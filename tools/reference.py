@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.openapi import whole_document
 from tools.reward_table import write_page
 
 __all__ = ["FOLDER", "PAGES", "Operation", "document", "operations", "pages", "place_of"]
@@ -85,10 +86,7 @@ class Operation:
 
 def document() -> dict[str, Any]:
     """The OpenAPI document as it is served, hooks included."""
-    from drf_spectacular.generators import SchemaGenerator
-
-    made: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
-    return made
+    return whole_document()
 
 
 def _scopes() -> Iterator[tuple[tuple[str, str], str]]:

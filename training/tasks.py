@@ -24,9 +24,11 @@ from training.shadows import ANSWER, rounds
 from training.shadows import services as shadows
 from training.supervision import job as supervision
 
-job_kind(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
-job_kind(exports.EXPORT, queue="exports", on_end=exports.end_with_job)(exports.export_version)
-job_kind(suites.SCORE, queue="training")(suites.score_version)
+# Each of these waits for an engine.
+of_engine = partial(job_kind, stall_setting="RUN_STALL_SECONDS")
+of_engine(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
+of_engine(exports.EXPORT, queue="exports", on_end=exports.end_with_job)(exports.export_version)
+of_engine(suites.SCORE, queue="training")(suites.score_version)
 job_kind(freezing.KIND)(partial(freezing.freeze_dataset, start_run=start_requested_run))
 job_kind(task_datasets.KIND)(task_datasets.draw_datasets_in_job)
 job_kind(recording.KIND)(recording.record_held_out_episodes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,8 +20,10 @@ from decisions.errors import Erased, IdConflict
 from decisions.ingest.batches import BatchResult
 from decisions.ingest.decoding import DECISION
 from decisions.ingest.schemas import MAX_ITEMS
+from workspaces.access.clocks import note_clock
 from workspaces.errors import InvalidInput
 from workspaces.http.parsing import RawBatchParser
+from workspaces.http.permissions import acting
 from workspaces.http.queries import MOMENT
 from workspaces.http.rendering import FastJSONRenderer
 
@@ -50,6 +54,14 @@ def body_of(struct: type[msgspec.Struct], *, most: int = MAX_ITEMS) -> dict[str,
     return {"application/json": struct_schema(struct, most)}
 
 
+def _moments_of(items: Iterable[tuple[int, Any]]) -> Iterator[dt.datetime]:
+    """What the sender's clock said of each item, where it says anything."""
+    for _, item in items:
+        for name in ("observed_at", "started_at"):
+            if isinstance(moment := getattr(item, name, None), dt.datetime):
+                yield moment
+
+
 class IngestView(APIView):
     """Takes one item or up to 1,000. 201 when all were kept, 207 with reasons when some were not."""
 
@@ -57,6 +69,7 @@ class IngestView(APIView):
     parser_classes = [RawBatchParser]
 
     def answer(self, outcome: BatchResult, batch: Any) -> HttpResponse:
+        note_clock(acting(self.request).key, moments=_moments_of(batch.items), date=self.request.headers.get("Date"))
         errors = sorted([*batch.errors, *outcome.errors], key=lambda error: error.index)
         if batch.single and errors:
             error = errors[0]

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from decisions.traces import otlp
 from decisions.traces.recording import record_spans, summary
+from workspaces.access.clocks import note_clock
 from workspaces.errors import TooLarge
 from workspaces.http.parsing import MAX_BATCH
 from workspaces.http.permissions import acting
@@ -96,7 +97,9 @@ class Traces(APIView):
         if sent not in (otlp.PROTOBUF, otlp.JSON):
             raise UnsupportedMediaType(sent)
         found = otlp.read_request(body, sent)
-        recorded = record_spans(by=acting(request), spans=found.spans)
+        by = acting(request)
+        note_clock(by.key, moments=(span.ended_at for span in found.spans), date=request.headers.get("Date"))
+        recorded = record_spans(by=by, spans=found.spans)
         rejected, message = summary(recorded, found.refused)
         # Not DRF's Response: an empty answer, which is what protobuf makes of success, would lose its Content-Type.
         return HttpResponse(otlp.answer(sent, rejected=rejected, message=message), content_type=sent)

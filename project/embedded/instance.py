@@ -366,11 +366,22 @@ class _Instance:
         found = processes.find_orphans(self.layout)
         keys = {processes.identify(process): process for process in found}
         self.orphans = {key: self.orphans.get(key, now) for key in keys}
+        self.orphans |= {key: now for key, process in keys.items() if self._is_still_needed(process)}
         for key, since in self.orphans.items():
             if now - since >= ORPHAN_KILL_SECONDS:
                 processes.send([keys[key]], signal.SIGKILL)
             elif now - since >= ORPHAN_TERM_SECONDS:
                 processes.send([keys[key]], signal.SIGTERM)
+
+    def _is_still_needed(self, orphan: psutil.Process) -> bool:
+        """Whether it is a child of a killed program that hands over, whose next process has no children yet."""
+        command = processes.read_command(orphan)
+        return any(
+            program.hands_over
+            and command == list(program.command)
+            and not processes.has_children(self.pids.get(program.name))
+            for program in self.plan.programs
+        )
 
     # Stop
 

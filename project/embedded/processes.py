@@ -76,7 +76,7 @@ def reap(layout: Layout, grace: float = 20.0, patience: float = 45.0) -> list[st
     if not found:
         return []
     names = [_name(process) for process in found]
-    supervisors = [process for process in found if "project.embedded.overseer" in _command(process)]
+    supervisors = [process for process in found if "project.embedded.overseer" in read_command(process)]
     if supervisors:
         send(supervisors, signal.SIGTERM)
         # A supervisor that does not end must not restart what we stop.
@@ -134,7 +134,16 @@ def _name(process: psutil.Process) -> str:
         return f"({process.pid})"
 
 
-def _command(process: psutil.Process) -> list[str]:
+def has_children(pid: int | None) -> bool:
+    """False where there is no such process."""
+    try:
+        return pid is not None and bool(psutil.Process(pid).children())
+    except psutil.NoSuchProcess:
+        return False
+
+
+def read_command(process: psutil.Process) -> list[str]:
+    """Its command line; empty where it has ended or is not ours to look at."""
     try:
         return list(process.cmdline())
     except (psutil.NoSuchProcess, psutil.AccessDenied):

@@ -33,7 +33,8 @@ class Program:
     """One supervised program.
 
     stop_signal asks it to end; after stop_seconds its process group gets SIGKILL. user: run as that user, when we
-    are root. Its log is var/log/<name>.log.
+    are root. hands_over: when it is killed, its children serve until its next process has children of its own. Its log
+    is var/log/<name>.log.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Program:
     stop_seconds: int = 10
     user: str | None = None
     directory: Path = PROJECT_ROOT
+    hands_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,8 @@ def _list_programs(layout: Layout, host: str, port: int, gateway_port: int, mode
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     gateway = (python, "-m", "project.gateway", "--host", host, "--port", str(gateway_port))
     programs = [
-        Program("web", (*web, "--bind", address, "project.wsgi:application"), group="web"),
-        Program("gateway", gateway, group="web"),
+        Program("web", (*web, "--bind", address, "project.wsgi:application"), group="web", hands_over=True),
+        Program("gateway", gateway, group="web", hands_over=True),
         # SIGTERM lets a job end within the time; what is cut off is taken up again when its lease has run out.
         Program("worker", (*worker, "-n", "worker@reckoner", "-Q", "default,measuring", "-c", "2")),
         # A run takes minutes, so it is not waited for: its engine leaves a checkpoint when its supervisor is gone.

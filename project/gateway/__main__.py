@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 5.0
 """How long answers that grow may go on after SIGTERM."""
+LAST_SECONDS = 0.2
+"""For the requests of connections that were accepted just before the end."""
 IDLE_SECONDS = 75.0
 """How long a connection may lie idle, or take for the head of a request."""
 BACKLOG = 1024
@@ -76,6 +78,8 @@ def _listen(host: str, port: int) -> socket.socket:
     (family, kind, protocol, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Beside what the processes of a killed first process still hold.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind(place)
     listener.listen(BACKLOG)
     listener.setblocking(False)
@@ -110,9 +114,12 @@ async def _serve(gateway: Gateway, listener: socket.socket, beat: Callable[[], N
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
     await runner.setup()
-    await web.SockSite(runner, listener, backlog=BACKLOG).start()
+    site = web.SockSite(runner, listener, backlog=BACKLOG)
+    await site.start()
     beating = asyncio.create_task(_beat_on(beat))
     await asked.wait()
+    await site.stop()  # from now on, connections go to another first process, where there is one
+    await asyncio.sleep(LAST_SECONDS)
     await gateway.close(STOP_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):
         # A second signal would kill the interpreter during its clean-up.

@@ -1,13 +1,13 @@
 """The gateway's processes: one that has loaded everything forks those that serve, on one address, and looks after them.
 
 A process that dies is replaced within a moment, as nothing is loaded again, and the others go on answering meanwhile.
-One whose event loop has not come round for STUCK_SECONDS is killed, and replaced as well.
+One whose event loop has not come round for STUCK_SECONDS is killed, and replaced as well. When the first one is killed,
+those that serve go on until `up` has started another and ends them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import mmap
 import os
 import signal
@@ -27,7 +27,8 @@ LOOK_SECONDS = 0.2
 PAUSED_SECONDS = 5.0
 PAUSE_SECONDS = 1.0
 """Before a process that could not live for so long is replaced."""
-PR_SET_PDEATHSIG = 1
+ORPHANED_SECONDS = 300.0
+"""How long those that serve go on without their first process, if nobody ends them."""
 _MOMENT = struct.Struct("d")
 Serve = Callable[[socket.socket, Callable[[], None]], None]
 """Serves connections of the socket until SIGTERM, and gives a sign of life every BEAT_SECONDS."""
@@ -43,6 +44,8 @@ class Processes:
         self._beats = mmap.mmap(-1, count * _MOMENT.size)  # shared with the processes that are forked
         self._pids: dict[int, tuple[int, float]] = {}
         self._stopping = False
+        self._orphaned = float("inf")
+        """When a process that serves saw that its first process is gone."""
 
     def run(self) -> None:
         """Returns after SIGTERM or SIGINT, when all have ended."""
@@ -75,8 +78,7 @@ class Processes:
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
-            _die_with(parent)
-            self._serve(self._listener, lambda: self._beat(place))
+            self._serve(self._listener, lambda: self._live_on(place, parent))
             code = 0
         except BaseException:
             log.exception("gateway_process_failed")
@@ -104,6 +106,13 @@ class Processes:
                 log.error("gateway_process_stuck", pid=pid, seconds=round(time.monotonic() - beat, 1))
                 _send(pid, signal.SIGKILL)
 
+    def _live_on(self, place: int, parent: int) -> None:
+        self._beat(place)
+        if os.getppid() != parent:
+            self._orphaned = min(self._orphaned, time.monotonic())
+        if time.monotonic() - self._orphaned > ORPHANED_SECONDS:
+            os.kill(os.getpid(), signal.SIGTERM)
+
     def _beat(self, place: int) -> None:
         _MOMENT.pack_into(self._beats, place * _MOMENT.size, time.monotonic())
 
@@ -117,11 +126,3 @@ def _send(pid: int, number: int) -> None:
     """To a process that may have been waited for at this moment."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def _die_with(parent: int) -> None:
-    """Linux ends this process with the one that forked it, however that ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)

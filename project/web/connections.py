@@ -30,6 +30,10 @@ LEAST_RATE = 1024
 """Bytes a second below which a client counts as slow."""
 IDLE_SECONDS = 120
 """How long a connection is kept between two requests."""
+ORPHANED_SECONDS = 300.0
+"""How long a worker goes on without its first process; `up` starts another, and ends the worker once that serves."""
+LAST_SECONDS = 0.2
+"""For the requests of connections that a worker has accepted just before it ends."""
 ADJUSTMENTS: dict[str, Any] = {
     "ident": "",
     "recv_bytes": 1 << 16,
@@ -144,6 +148,13 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         else:
             super().add_task(task)
 
+    def accept_rest(self) -> None:
+        """Accepts what waits in the listening socket's queue, which would be reset when it closes."""
+        accepted = -1
+        while accepted < len(self.active_channels) < self.adj.connection_limit:
+            accepted = len(self.active_channels)
+            self.handle_accept()
+
     def set_socket_options(self, conn: socket.socket) -> None:
         super().set_socket_options(conn)
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, AHEAD)
@@ -165,12 +176,22 @@ class WaitressWorker(Worker):  # type: ignore[misc]
         self.probes.set_thread_count(1)
         sockets: dict[int, Any] = {}
         servers = [self._listen(listener.sock, sockets, threads) for listener in self.sockets]
-        while self.alive and os.getppid() == self.ppid:
+        orphaned = float("inf")
+        while self.alive and time.monotonic() - orphaned < ORPHANED_SECONDS:
             self.notify()
             wasyncore.loop(timeout=0.5, use_poll=True, map=sockets, count=1)
+            if os.getppid() != self.ppid:
+                if not self._can_hand_over():
+                    break
+                orphaned = min(orphaned, time.monotonic())
         for server in servers:
+            server.accept_rest()
             wasyncore.dispatcher.close(server)
         self._finish(servers, sockets)
+
+    def _can_hand_over(self) -> bool:
+        """Whether another first process can listen while this one still does."""
+        return all(listener.sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) for listener in self.sockets)
 
     def _listen(self, listener: socket.socket, sockets: dict[int, Any], threads: ThreadedTaskDispatcher) -> Server:
         address = listener.getsockname()
@@ -188,11 +209,14 @@ class WaitressWorker(Worker):  # type: ignore[misc]
 
     def _finish(self, servers: list[Server], sockets: dict[int, Any]) -> None:
         """Answer what has arrived, within gunicorn's graceful time."""
-        give_up = time.monotonic() + self.cfg.graceful_timeout
-        while time.monotonic() < give_up and any(
-            channel.requests or channel.total_outbufs_len
-            for server in servers
-            for channel in server.active_channels.values()
+        began = time.monotonic()
+        while time.monotonic() - began < self.cfg.graceful_timeout and (
+            time.monotonic() - began < LAST_SECONDS
+            or any(
+                channel.requests or channel.total_outbufs_len
+                for server in servers
+                for channel in server.active_channels.values()
+            )
         ):
             self.notify()
             wasyncore.loop(timeout=0.05, use_poll=True, map=sockets, count=1)

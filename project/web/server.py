@@ -1,12 +1,15 @@
 """gunicorn's settings: `python -m gunicorn -c python:project.web.server --bind HOST:PORT project.wsgi:application`.
 
-One process loads Django and forks the workers, which share its memory. A worker that dies is replaced at once.
+One process loads Django and forks the workers, which share its memory. A worker that dies is replaced at once. When the
+first process is killed, its workers answer until the next one has loaded (`on_starting`).
 """
 
 from __future__ import annotations
 
 import gc
 from typing import Any
+
+from gunicorn.sock import create_sockets
 
 from project.logging import LOGGING
 
@@ -22,6 +25,21 @@ timeout = 60
 graceful_timeout = 5
 control_socket_disable = True
 logconfig_dict = LOGGING
+LISTENERS = 4
+
+
+def on_starting(arbiter: Any) -> None:
+    """Called by gunicorn before it listens.
+
+    Makes the sockets that gunicorn would make, but LISTENERS for each address, from all of which every worker accepts.
+    They can stand beside those that the workers of a killed first process still hold. And each has a queue, which the
+    system may keep short (net.core.somaxconn): what comes while it is full waits for a second or longer.
+    """
+    if all(isinstance(address, tuple) for address in arbiter.cfg.address):  # of a host and a port, not a path
+        arbiter.cfg.set("reuse_port", True)
+        arbiter.LISTENERS = [made for _ in range(LISTENERS) for made in create_sockets(arbiter.cfg, arbiter.log)]
+        # By gunicorn's own use of it, each worker would listen for itself, and connections would wait for a busy one.
+        arbiter.cfg.set("reuse_port", False)
 
 
 def when_ready(arbiter: Any) -> None:

@@ -7,7 +7,7 @@ each of its methods needs, and of what it is.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -304,37 +304,56 @@ def test_every_page_of_a_workspace_stands_in_the_table() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_answers_whom_it_should_and_refusals_change_nothing(db: None, scene: Scene, name: str) -> None:
-    faults = refusal_faults(who_may_not(scene, name), scene.state)
+    """Of the lesser roles the highest stands for all, and of the answers to who may those to a form or an action that
+    is sent empty: what each page shows is seen by tests of its own."""
+    faults = refusal_faults(who_may_not(scene, name) + lesser_roles(scene, name, slice(-1, None)), scene.state)
     if PAGES[name].there:
-        faults += who_may(scene, name, lambda least: least)
+        faults += who_may(scene, name, lambda least: least, wanted={"POST"})
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.there])
 def test_an_admin_may_whatever_the_least_role_may(db: None, scene: Scene, name: str) -> None:
-    assert not list(who_may(scene, name, lambda least: ADMIN))
+    faults = [*who_may(scene, name, lambda least: least), *who_may(scene, name, lambda least: ADMIN)]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if ADMIN in (page.get, page.post)])
+def test_every_lesser_role_is_refused_and_changes_nothing(db: None, scene: Scene, name: str) -> None:
+    faults = refusal_faults(lesser_roles(scene, name, slice(None)), scene.state)
+    assert not faults, "\n".join(faults)
+
+
+def refused(client: Client, method: str, path: str, expected: tuple[int, str]) -> str | None:
+    """What is wrong with the status and the place that it leads to."""
+    answer = send(client, method, path)
+    given = answer.status_code, answer.headers.get("Location", "").split("?")[0]
+    return None if given == expected else f"answers {given}, not {expected}"
+
+
+def lesser_roles(scene: Scene, name: str, which: slice) -> list[Refusal]:
+    """A lesser role is 403. `which` of them, from the least to the highest."""
+    path = address(name, PAGES[name], scene.world)
+    return [
+        (f"{method} {name} by {role}", partial(refused, scene.people[role], method, path, (403, "")))
+        for method, least in methods(PAGES[name])
+        for role in ROLES[: ROLES.index(least)][which]
+    ]
 
 
 def who_may_not(scene: Scene, name: str) -> list[Refusal]:
-    """Nobody goes to the log-in, a lesser role is 403, a stranger's page 404, and a method that it lacks 405."""
+    """Nobody goes to the log-in, a stranger's page is 404, and a method that it lacks 405."""
     page = PAGES[name]
     path = address(name, page, scene.world)
-
-    def refused(client: Client, method: str, path: str, expected: tuple[int, str]) -> str | None:
-        answer = send(client, method, path)
-        given = answer.status_code, answer.headers.get("Location", "").split("?")[0]
-        return None if given == expected else f"answers {given}, not {expected}"
-
     refusals: list[Refusal] = []
 
     def refuses(who: str, client: Client, method: str, path: str, status: int, location: str = "") -> None:
         refusals.append((f"{method} {name} by {who}", partial(refused, client, method, path, (status, location))))
 
-    for method, least in methods(page):
+    for method, _ in methods(page):
         refuses("nobody", scene.nobody, method, path, 302, "/log-in")
-        for role in ROLES[: ROLES.index(least)]:
-            refuses(role, scene.people[role], method, path, 403)
         refuses("a stranger", scene.stranger, method, path, 404)
         if page.of(scene.world) and not page.everyones:
             theirs = address(name, page, scene.world, workspace=scene.elsewhere)
@@ -344,11 +363,15 @@ def who_may_not(scene: Scene, name: str) -> list[Refusal]:
     return refusals
 
 
-def who_may(scene: Scene, name: str, choose: Callable[[str], str]) -> Iterator[str]:
+def who_may(
+    scene: Scene, name: str, choose: Callable[[str], str], wanted: Collection[str] = ("GET", "POST")
+) -> Iterator[str]:
     """The role that `choose` returns for the least one. A form that is sent empty may be refused for what it lacks, and
     an action for the state that it finds."""
     page = PAGES[name]
     for method, least in methods(page):
+        if method not in wanted:
+            continue
         usual = {200, 286, 302} if method == "GET" else {200, 302, 400, 409}
         role = choose(least)
         with undone():

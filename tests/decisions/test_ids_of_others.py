@@ -35,6 +35,7 @@ def theirs(api: Any, agent: Any, other_workspace: Any) -> Any:
 
 @pytest.mark.parametrize("path", ["decisions", "steps", "status-changes"])
 @pytest.mark.parametrize("size", [1, 8])  # by INSERT, by COPY
+@pytest.mark.quick_cases(4)
 def test_it_is_an_id_that_cannot_be_used(api: Any, theirs: Any, sent: Any, path: str, size: int) -> None:
     one = sent[path]
     assert api().post(path, one).status_code == 201

@@ -42,14 +42,23 @@ def test_the_list_of_texts_is_up_to_date() -> None:
     assert ui_texts.PAGE.read_text(encoding="utf-8") == ui_texts.render(), "run python -m tools.ui_texts"
 
 
+def listed_texts() -> dict[str, list[str]]:
+    """The texts of each place as the list has them; that it is up to date is seen by the test above."""
+    _, *blocks = ui_texts.PAGE.read_text(encoding="utf-8").rstrip("\n").split("\n\n")
+    places = [block.split("\n    ") for block in blocks]
+    return {place: texts for place, *texts in places}
+
+
 def test_no_text_says_what_nobody_says() -> None:
+    refused = re.compile("|".join(f"(?:{phrase})" for phrase in REFUSED), re.IGNORECASE)
+    found = listed_texts()
+    assert len(found) > 300
     faults = [
-        f"{place}: {text!r} has {phrase}"
-        for place, texts in ui_texts.all_texts().items()
+        f"{place}: {text!r} has {phrase[0]!r}"
+        for place, texts in found.items()
         if not place.startswith(NOT_READ)
         for text in texts
-        for phrase in REFUSED
-        if re.search(phrase, text, re.IGNORECASE)
+        if (phrase := refused.search(text)) is not None
     ]
     assert not faults, "\n".join(faults)
 
@@ -67,7 +76,7 @@ CALLED = (
 
 
 def test_things_are_called_as_the_field_calls_them() -> None:
-    everything = ui_texts.render()
+    everything = ui_texts.PAGE.read_text(encoding="utf-8")
     assert [text for text in CALLED if text not in everything] == []
 
 

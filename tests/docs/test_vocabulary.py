@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.urls import URLPattern, URLResolver, get_resolver
-from drf_spectacular.generators import SchemaGenerator
 
 from tests.docs.blocks import DOCS, ROOT
 from tools import glossary
+from tools.openapi import whole_document
 from workspaces.glossary import ENTRIES, find_entry
 
 PAGE = DOCS / "vocabulary.md"
@@ -55,7 +55,7 @@ def api_names() -> set[str]:
             for inner in node:
                 walk(inner)
 
-    document = SchemaGenerator().get_schema(request=None, public=True)
+    document = whole_document()
     walk(document)
     return found | set(document["components"]["schemas"])
 

@@ -177,6 +177,7 @@ class TestConsuming:
         assert Observation.objects.count() == 60
 
     @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.quick_cases(1)
     def test_the_evidence_does_not_depend_on_the_looks(self, start, by, seed):
         """Units of three phases, in looks of any size, against one look with all of them."""
         rng = random.Random(seed)
@@ -305,6 +306,7 @@ class TestDeciding:
         assert experiment.log_e_plus > 5
 
     @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.quick_cases(1)
     def test_equal_arms_are_not_promoted(self, start, seed):
         experiment = start()
         assert feed(experiment, {"control": 0.5, "treatment": 0.5}, seed=seed, batches=6).action == "continue"
@@ -356,6 +358,7 @@ class TestChallenger:
 
 class TestPromotingByHand:
     @pytest.mark.parametrize("which", ["another", "treatment", "champion"])
+    @pytest.mark.quick_cases(1)
     def test_it_ends_the_experiment_and_no_later_verdict_undoes_it(self, start, model, challenger, api, which):
         experiment, champion = start(), get_champion(model)
         better = feed(experiment, {"control": 0.4, "treatment": 0.75}, batches=1)

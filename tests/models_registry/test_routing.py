@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ SALT = "00112233445566778899aabbccddeeff"
 NAMES = st.text(alphabet=st.characters(exclude_characters="|", exclude_categories=["Cs"]), max_size=20)
 
 
+@cache
 def buckets(experiment: str, count: int, salt: str = SALT) -> np.ndarray:
     return np.array([hash_unit(salt, experiment, f"user-{i}") for i in range(count)], dtype=np.float64) / 2.0**64
 
@@ -38,6 +40,7 @@ def test_buckets_are_uniform_on_a_million_units():
 
 
 @pytest.mark.parametrize(("salt", "experiment"), [(SALT, "other"), ("ff" * 16, "filing")])
+@pytest.mark.slow
 def test_experiments_split_units_independently(salt, experiment):
     from scipy.stats import chi2_contingency
 

@@ -93,6 +93,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("holder", HELD)
+@pytest.mark.quick_cases(4)
 def test_what_something_holds_stays(keep: Any, store: Any, old: dt.datetime, holder: str) -> None:
     mine, unheld = keep("mine"), keep("unheld")
     HELD[holder](mine)

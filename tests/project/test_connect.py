@@ -119,6 +119,7 @@ class TestTheForm:
             ({"agent": "theirs"}, "agent"),
         ],
     )
+    @pytest.mark.quick_cases(3)
     def test_a_fault_comes_back_in_the_filled_form_and_makes_nothing(
         self, admin: Any, make: str, page_client: Any, other_workspace: Any, change: dict[str, Any], fault: str
     ) -> None:

@@ -115,6 +115,7 @@ sys.exit("--dry-run" in asked and not FINDS(asked))
     ],
     ids=["find-links", "PyTorch's index", "nowhere"],
 )
+@pytest.mark.quick_cases(1)
 def test_torch_without_cuda_is_taken_where_it_can_be_had_and_the_size_is_told_before(
     finds: str, installed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,6 +34,7 @@ RIGHT = "def add(a, b):\n    return a + b\n"
         RIGHT + "if __name__ == '__main__':\n    raise SystemExit('as a program it would end')\n",
     ],
 )
+@pytest.mark.quick_cases(2)
 def test_right_answers_pass(candidate: str) -> None:
     checked = check_program(candidate, TESTS, "add", helpers=HELPERS, limits=SHORT)
     assert (checked.passed, checked.reason, checked.detail) == (True, "passed", "")
@@ -114,6 +115,7 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
+@pytest.mark.quick_cases(8)
 def test_a_cheat_is_no_pass(name: str) -> None:
     checked = check_program(textwrap.dedent(CHEATS[name]), TESTS, "add", helpers=HELPERS, limits=SHORT)
     assert not checked.passed and checked.detail, checked
@@ -151,6 +153,7 @@ RAISED = ("StopIteration", "StopAsyncIteration", "GeneratorExit", "KeyboardInter
 RAISED += ("AttributeError", "KeyError", "EOFError", "RuntimeError", "MemoryError", "AssertionError", "Warning")
 
 
+@pytest.mark.slow
 def test_tests_within_loops_are_passed_by_right_answers_alone() -> None:
     assert check_program(RIGHT, SWALLOWING, "add", limits=SHORT).passed
     off = "def add(a, b):\n    raise {}\n"

@@ -60,6 +60,7 @@ def test_limits_outside_their_range_are_refused(limits: dict[str, int]) -> None:
         Limits(**limits)
 
 
+@pytest.mark.slow
 def test_many_at_once_mix_up_nothing_and_leave_nothing() -> None:
     def use(number: int) -> str:
         return run_code(f"print(open('own').read() * {number})", files={"own": str(number)}).stdout

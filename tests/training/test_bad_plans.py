@@ -120,6 +120,7 @@ def nothing_started() -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.quick_cases(4)
 def test_the_api_tells_every_reason_and_nothing_starts(
     name: str, things: Things, agent: Any, api: Any, nothing_started: Any
 ) -> None:
@@ -145,6 +146,7 @@ def test_the_api_tells_every_reason_and_nothing_starts(
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.quick_cases(4)
 def test_the_form_tells_every_reason_and_nothing_starts(
     name: str, things: Things, agent: Any, admin: Any, page_client: Any, nothing_started: Any
 ) -> None:

@@ -224,6 +224,7 @@ class TestWholeWay:
             ("\x00\xff\\ xylophone".encode("latin-1"), False),
         ],
     )
+    @pytest.mark.quick_cases(3)
     def test_which_kept_answers_stay(self, by, log, other_workspace, body, stays):
         mine = KeptAnswerFactory(workspace=by.workspace, body=body)
         theirs = KeptAnswerFactory(workspace=other_workspace, body=body)

@@ -102,6 +102,7 @@ def test_weighted_estimates_are_unbiased_and_the_direct_method_is_as_wrong_as_it
 
 
 @pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.slow
 def test_intervals_cover_the_truth(seed):
     world = make_world(seed)
     policy = make_policy(world, seed + 50, skill=0.5)

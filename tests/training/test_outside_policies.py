@@ -174,6 +174,7 @@ def test_rejected_texts_are_no_answers_to_be_measured_on(name: str, planned: Any
         ("STORER", "ppo cannot learn from text rows"),
     ],
 )
+@pytest.mark.quick_cases(1)
 def test_ppo_says_what_it_lacks(name: str, reason: str, planned: Any) -> None:
     """With enough choices of any rewards that differ, it acts afresh."""
     agent, plan = planned(name)

@@ -61,6 +61,7 @@ def test_an_admin_starts_a_run_as_the_api_would(
         ({"epochs": "many"}, "epochs", "whole number"),
     ],
 )
+@pytest.mark.quick_cases(3)
 def test_each_fault_stands_beside_its_field_and_nothing_starts(
     changes: dict[str, Any], field: str, says: str, given: dict[str, Any], admin: Any, path: str, page_client: Any
 ) -> None:

@@ -380,6 +380,7 @@ class TestRun:
     @pytest.mark.parametrize(
         "name", ["run", "run-row", "run-status", "run-curves", "run-curves-csv", "run-predictions", "run-cancel"]
     )
+    @pytest.mark.quick_cases(2)
     def test_an_outsider_finds_nothing(
         self, name: str, run: TrainingRun, outsider: Any, other_workspace: Any, page_client: Any
     ) -> None:

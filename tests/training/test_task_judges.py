@@ -111,6 +111,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     ],
     ids=["drifted", "refused", "removed", "server"],
 )
+@pytest.mark.quick_cases(2)
 def test_a_resumed_run_is_refused_as_a_first_start_would_be(
     drawn: Any, agent: Any, by: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, lost: str, reason: str
 ) -> None:

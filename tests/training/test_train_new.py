@@ -253,6 +253,7 @@ class TestOnePress:
         assert not Job.objects.exists()
 
     @pytest.mark.parametrize("held", ["nowhere", "elsewhere", "here"])
+    @pytest.mark.quick_cases(1)
     def test_an_agent_that_writes_is_led_to_datasets_of_texts(
         self, held: str, workspace: Any, admin: Any, page_client: Any, api: Any
     ) -> None:

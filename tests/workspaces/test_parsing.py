@@ -141,6 +141,7 @@ class TestThroughTheApi:
     @pytest.mark.parametrize(
         ("encoding", "status"), [("gzip", 201), ("identity", 201), ("br", 415), ("gzip, gzip", 415)]
     )
+    @pytest.mark.quick_cases(2)
     def test_a_body_may_be_gzipped(self, client, encoding, status):
         from decisions.models import Decision
         from tests.decisions.conftest import body

@@ -98,6 +98,7 @@ def test_someone_without_a_workspace_is_told_what_to_do(db: None, page_client: A
 
 
 @pytest.mark.parametrize("name", PAGES)
+@pytest.mark.quick_cases(3)
 def test_every_section_opens_for_members_and_is_unknown_to_others(
     name: str, workspace: Any, viewer: Any, outsider: Any, page_client: Any
 ) -> None:

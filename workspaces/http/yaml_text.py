@@ -16,6 +16,7 @@ from rest_framework.renderers import BaseRenderer
 
 from workspaces.errors import InvalidInput, TooLarge
 from workspaces.http.parsing import check_body, read_body
+from workspaces.storage.storable import MAX_DEPTH
 
 MEDIA = "application/yaml"
 MOST_BYTES = 64 * 1024
@@ -24,10 +25,18 @@ WIDTH = 120
 
 
 class _Loader(yaml.SafeLoader):
+    depth = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=self.peek_event().start_mark)
-        return super().compose_node(parent, index)
+        self.depth += 1
+        if self.depth > MAX_DEPTH + 1:  # PyYAML's time grows with the square of it
+            deeper = f"it is nested deeper than {MAX_DEPTH} levels"
+            raise yaml.MarkedYAMLError(problem=deeper, problem_mark=self.peek_event().start_mark)
+        composed = super().compose_node(parent, index)
+        self.depth -= 1
+        return composed
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         names = set()

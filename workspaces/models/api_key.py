@@ -22,6 +22,9 @@ class ApiKey(WorkspaceOwned):
 
     Limits: `requests_a_minute` (null: the instance's), `spend_a_day` in the unit of the backends' prices, by UTC days
     (null: none), and `agents`, slugs that the key may ask (empty: all). An agent that a slug names may come later.
+
+    `clock_ahead_seconds`: by how much the clock of a program with this key was ahead (negative: behind) when that was
+    last seen, at `clock_seen_at`; null where nothing was wrong (workspaces.access.clocks).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -36,6 +39,8 @@ class ApiKey(WorkspaceOwned):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
+    clock_ahead_seconds = models.FloatField(null=True, blank=True)
+    clock_seen_at = models.DateTimeField(null=True, blank=True)
     requests_a_minute = models.PositiveIntegerField(null=True, blank=True)
     spend_a_day = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True)
     agents = ArrayField(models.SlugField(max_length=63, db_index=False), default=list, db_default=[], blank=True)
@@ -60,3 +65,8 @@ class ApiKey(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def clock_off(self) -> int | None:
+        """Seconds of whole minutes, to whichever side."""
+        return None if self.clock_ahead_seconds is None else 60 * round(abs(self.clock_ahead_seconds) / 60)

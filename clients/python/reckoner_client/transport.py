@@ -6,6 +6,7 @@ import encodings.idna  # noqa: F401 - a socket's first address imports it: a for
 import os
 import urllib.request
 from collections.abc import Callable
+from email.utils import formatdate
 
 import urllib3
 
@@ -45,7 +46,8 @@ class Transport:
         """One POST, or without a body one GET; waits at most `timeout` seconds to connect and between bytes. Raises
         Unavailable."""
         limit = urllib3.Timeout(connect=min(timeout, 5.0), read=timeout)
-        headers = self._headers | {"Authorization": f"Bearer {self._current_key()}"}
+        # By the Date the server sees whether this machine's clock is right.
+        headers = self._headers | {"Authorization": f"Bearer {self._current_key()}", "Date": formatdate(usegmt=True)}
         try:
             method = "GET" if body is None else "POST"
             answer = self._pool.request(

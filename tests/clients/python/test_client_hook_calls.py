@@ -100,6 +100,7 @@ class TestArguments:
             ("unknown", (), {}, {}),
         ],
     )
+    @pytest.mark.quick_cases(2)
     def test_they_are_those_that_the_tool_gets(
         self, name: str, args: Any, kwargs: Any, recorded: Any, client: Reckoner
     ) -> None:

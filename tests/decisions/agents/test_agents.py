@@ -57,6 +57,7 @@ LIMITS = ("max_prompt_tokens", "max_completion_tokens")
 
 
 @pytest.mark.parametrize("space", ["text", "tool_calls", "choice", "ranking"])
+@pytest.mark.quick_cases(1)
 def test_an_agent_that_chats_has_no_limits_unless_asked(api, space):
     none = space in ("text", "tool_calls")
     usual = (None, None) if none else (64, 16)

@@ -103,6 +103,7 @@ def test_an_equal_question_gets_the_recorded_answer_and_is_a_decision_of_its_own
     ],
     ids=str,
 )  # fmt: skip
+@pytest.mark.quick_cases(2)
 def test_another_question_does_not(ask, other):
     ask()
     assert not ask(**other)

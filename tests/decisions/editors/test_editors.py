@@ -160,6 +160,7 @@ def nothing_is_said() -> bool:
 @pytest.mark.django_db
 class TestForms:
     @pytest.mark.parametrize(("kind", "given", "correction", "says"), CORRECTED)
+    @pytest.mark.quick_cases(3)
     def test_a_correction_is_a_label_is_shown_and_can_be_taken_back(
         self, workspace: Any, labeller: Any, page_client: Any, kind: str, given: Any, correction: Any, says: str
     ) -> None:
@@ -175,6 +176,7 @@ class TestForms:
         assert not Label.objects.exists()
 
     @pytest.mark.parametrize(("kind", "given", "says"), MISTAKES, ids=[f"{row[0]}-{row[2]}" for row in MISTAKES])
+    @pytest.mark.quick_cases(4)
     def test_what_does_not_fit_is_said_beside_its_field_and_changes_nothing(
         self, workspace: Any, labeller: Any, page_client: Any, kind: str, given: Any, says: str
     ) -> None:
@@ -201,6 +203,7 @@ class TestForms:
             ("text", "add", "0"),
         ],
     )
+    @pytest.mark.quick_cases(3)
     def test_a_button_of_the_form_changes_the_form_alone(
         self, workspace: Any, labeller: Any, page_client: Any, kind: str, do: str, order: str
     ) -> None:
@@ -317,6 +320,7 @@ class TestReading:
         assert editor.say(given.action) and editor.show(given, given.action, corrected=True)
 
     @pytest.mark.parametrize("kind", TO_CORRECT)
+    @pytest.mark.quick_cases(2)
     def test_any_value_can_be_entered(self, kind: str) -> None:
         known = known_case(kind)
         editor = find_editor(known.space)

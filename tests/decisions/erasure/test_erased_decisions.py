@@ -429,6 +429,7 @@ class TestEpisodesNeverAgain:
         [("episodes", {}), ("episodes", {"query": "Ann, again"}), ("steps", {}), ("steps", {"id": None}),
          ("feedback", {}), ("feedback", {"idempotency_key": None})],
     )  # fmt: skip
+    @pytest.mark.quick_cases(4)
     def test_a_repeat_is_told_and_nothing_changes(self, api, told, path, fresh):
         sent = {name: value for name, value in (told[path] | fresh).items() if value is not None}
         before = self.everything()

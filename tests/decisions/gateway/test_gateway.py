@@ -17,7 +17,7 @@ from decisions.gateway import arms
 from decisions.gateway.decide import decide
 from decisions.gateway.exploration import acting_policy
 from decisions.ingest.schemas import DecideItem
-from decisions.models import Decision
+from decisions.models import Decision, Feedback
 from decisions.rewards.maturing import mature_outcomes
 from models_registry.artifacts.opening import artifact_path
 from models_registry.backends.endpoint import ScoreItem, own_endpoint
@@ -220,6 +220,26 @@ def test_one_id_at_the_same_moment_gets_one_answer(api, agent, by, challenger, b
             assert (row.action, row.propensity) == (one["action"], one["propensity"])
     assert Decision.objects.count() == sum(range(1, 7)) + 5 * 8
     assert Exposure.objects.count() == Decision.objects.count()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_hundred_ids_decided_and_judged_by_eight_at_once_have_one_effect_each(api, agent, base_version, at_once):
+    """Every caller decides, then judges what it was answered; by id and by an idempotency key in turns."""
+    client = api("route:read", "feedback:write")
+    for number in range(100):
+        decision = str(uuid7())
+        keyed = {"id": str(uuid7())} if number % 2 else {"idempotency_key": "once"}
+
+        def decide_and_judge(decision=decision, keyed=keyed):
+            answer = client.post("agents/filer/decide", {"id": decision, "state": {"text": "flight"}})
+            assert answer.status_code == 201, answer.content
+            verdict = {"decision_id": decision, "metric": "verdict", "value": "confirmed", **keyed}
+            judged = client.post("feedback", verdict)
+            assert judged.status_code == 201, judged.content
+            return answer.json()["action"], answer.json()["propensity"], judged.json()["kept"][0]["id"]
+
+        assert len(set(at_once(8, decide_and_judge))) == 1
+    assert (Decision.objects.count(), Feedback.objects.count()) == (100, 100)
 
 
 @pytest.mark.django_db(transaction=True)

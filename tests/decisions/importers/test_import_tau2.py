@@ -103,6 +103,7 @@ def test_a_simulation_by_itself_needs_an_agent(importing: Any, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("head", [7, CHUNK - 40, 3 * CHUNK])
+@pytest.mark.quick_cases(1)
 def test_a_file_of_any_size_is_read_one_simulation_after_the_other(tmp_path: Path, head: int) -> None:
     many = [simulation(id=f"s-{number}", trial=number, note="x" * 50_000) for number in range(60)]
     value = results(*many)

@@ -45,6 +45,7 @@ class TestAccepting:
             ({"action": None, "verdict": "corrected"}, "corrected", None),
         ],
     )
+    @pytest.mark.quick_cases(1)
     def test_the_button_labels_as_it_says(
         self, suggested: Any, verdict: str, corrected: Any, decision: Any, labeller: Any, page_client: Any
     ) -> None:

@@ -18,6 +18,7 @@ def decision(agent):
 
 
 @BOTH
+@pytest.mark.quick_cases(1)
 def test_from_the_first_label_to_the_resolution(api, admin, labeller, viewer, make_one, subject):
     boss, ann, key = api.person(admin), api.person(labeller), api("feedback:write")
     assert boss.post("label-queues", MADE | {"subject": subject}).json()["subject"] == subject
@@ -57,6 +58,7 @@ def test_from_the_first_label_to_the_resolution(api, admin, labeller, viewer, ma
 
 
 @BOTH
+@pytest.mark.quick_cases(1)
 def test_a_gold_answer_looks_like_any_other(api, admin, labeller, agent, make_one, subject):
     known = make_one()
     LabelFactory(**{"decision": None, subject: known}, workspace=agent.workspace)

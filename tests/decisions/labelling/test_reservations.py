@@ -232,6 +232,7 @@ def test_a_diverse_queue_reads_the_texts_of_states(queue, reviewer, agent):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("subject", "overlap"), [("decision", 1), ("decision", 2), ("episode", 2)])
+@pytest.mark.quick_cases(1)
 def test_reviewers_at_once_never_collide_and_every_decision_gets_its_overlap(queue, reviewer, at_once, overlap):
     tickets = queue(12, overlap=overlap)
     people = [reviewer(f"person{number}") for number in range(4)]

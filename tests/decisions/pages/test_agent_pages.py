@@ -135,6 +135,7 @@ class TestReading:
         ("space", "explores"),
         [("choice", True), ("ranking", True), ("structured", False), ("text", False), ("tool_calls", False)],
     )
+    @pytest.mark.quick_cases(2)
     def test_only_agents_with_options_explore(
         self, space: str, explores: bool, workspace: Any, viewer: Any, page_client: Any
     ) -> None:
@@ -147,6 +148,7 @@ class TestReading:
         assert ('data-label="Epsilon"><div>–' in listed) is not explores
 
     @pytest.mark.parametrize("space", sorted(ActionSpaceKind))
+    @pytest.mark.quick_cases(2)
     def test_only_agents_that_explore_are_asked_for_an_epsilon(
         self, space: str, workspace: Any, owner: Any, page_client: Any
     ) -> None:
@@ -184,6 +186,7 @@ class TestReading:
 
 
 @pytest.mark.parametrize("name", ["agent", "agent-version", "agent-edit"])
+@pytest.mark.quick_cases(1)
 def test_pages_of_one_agent_are_for_its_workspace_and_changing_is_for_admins(
     name: str, agent: Any, owner: Any, labeller: Any, viewer: Any, outsider: Any, page_client: Any
 ) -> None:
@@ -343,6 +346,7 @@ class TestCreating:
         assert AuditEntry.objects.get(action="agent.created").actor == owner.email
 
     @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.quick_cases(2)
     def test_a_kind_brings_its_set_up_and_unchanged_its_reward(
         self, workspace: Any, by: Any, client: Any, path: str, kind: str
     ) -> None:

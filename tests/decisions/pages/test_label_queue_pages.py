@@ -145,6 +145,7 @@ def test_a_queue_is_made_and_changed_with_everything_that_the_api_takes(
     ],
     ids=str,
 )
+@pytest.mark.quick_cases(3)
 def test_a_queue_that_makes_no_sense_is_not_made(agent, admin, page_client, fields, field):
     LabelQueueFactory(workspace=agent.workspace, slug="taken")
     answer = page_client(admin).post(reverse("pages:label-queue-new", args=["acme"]), FORM | fields)

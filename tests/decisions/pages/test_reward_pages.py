@@ -171,6 +171,7 @@ class TestChanging:
         ],
         ids=lambda value: str(value)[:40],
     )
+    @pytest.mark.quick_cases(3)
     def test_what_is_not_usable_stands_beside_its_field(
         self, agent: Any, client: Any, changes: dict[str, Any], says: str
     ) -> None:

@@ -105,6 +105,7 @@ class TestAnswers:
         ],
         ids=["cut emoji", "escaped", "NUL", "64 bits", "64 bits as text", "infinite", "another type"],
     )
+    @pytest.mark.quick_cases(2)
     def test_one_bad_value_in_json_costs_its_span_only(self, exporter: Any, good: str, bad: str) -> None:
         spans = [make_span(number, attributes={**TOOL, "own": f"value {number}"}) for number in (1, 2, 3)]
         written = as_json(*spans).decode()

@@ -29,7 +29,7 @@ def make_plan():
     return Plan(
         url=f"http://127.0.0.1:{port}",
         programs=(
-            Program("web", (sys.executable, str(WEB), str(port)), group="web"),
+            Program("web", (sys.executable, str(WEB), str(port)), group="web", hands_over=True),
             Program("idle", ("sleep", "1000"), group="models"),
         ),
         ready_url=f"http://127.0.0.1:{port}/readyz",

@@ -1,12 +1,13 @@
 """Stands for the web process in the supervisor's tests: answers /readyz from a child process, as gunicorn's workers do.
 
-usage: small_web.py PORT. With SMALL_WEB_STUBBORN set, the child ignores SIGTERM.
+usage: small_web.py PORT. Loading takes SMALL_WEB_SECONDS, if that is set.
 """
 
 import http.server
 import os
 import signal
 import sys
+import time
 
 import psutil
 
@@ -32,6 +33,7 @@ def end_child(*_):
     os._exit(0)
 
 
+time.sleep(float(os.environ.get("SMALL_WEB_SECONDS", 0)))
 child = os.fork()
 if child == 0:
     port = int(sys.argv[1])

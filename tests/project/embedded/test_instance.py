@@ -132,6 +132,19 @@ def test_while_it_runs_what_ends_is_started_again_and_what_is_left_or_comes_seco
     assert find_processes(layout) == []
 
 
+@pytest.mark.slow
+def test_children_of_a_killed_program_answer_until_its_next_process_has_loaded(layout, cluster, port):
+    up = Up(layout, port, SMALL_WEB_SECONDS="3").wait_until_ready()
+    old_worker, _ = up.ask_web()
+    psutil.Process(old_worker).parent().kill()
+    answers = []
+    wait_for(lambda: answers.append(up.ask_web()) or old_worker not in psutil.pids())
+    assert None not in answers[:-1]  # the last one may have been cut off by the end of the old one
+    assert up.ask_web()[0] != old_worker
+    up.terminate()
+    assert up.end()[0] == 0
+
+
 def restarts_a_program_and_ends_its_children(up):
     old_worker, database_url = up.ask_web()
     parent = psutil.Process(old_worker).parent()

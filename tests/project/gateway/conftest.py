@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from django.db import connection
 
@@ -63,8 +64,10 @@ class Gateway:
         raise AssertionError(self.log.read_text())
 
     def kill(self) -> None:
+        """Its first process, and those that serve."""
         assert self.process is not None
-        self.process.kill()
+        for process in (self.process, *psutil.Process(self.process.pid).children()):
+            process.kill()
         self.process.wait(30)
 
     def stop(self) -> int:

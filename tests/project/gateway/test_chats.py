@@ -471,6 +471,7 @@ def test_an_experiment_assigns_by_the_unit_and_counts_what_failed(client, by, he
     assert FailedRequest.objects.get().exposure.unit == names[0]
 
 
+@pytest.mark.slow
 def test_a_killed_gateway_leaves_its_call_open_which_the_sweeper_finds(gateway, ask, helper):
     helper[2].after = lambda number: helper[2].left.wait(0.05)
     helper[2].pick = "word " * 200

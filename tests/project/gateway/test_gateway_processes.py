@@ -1,4 +1,4 @@
-"""The gateway's processes: one that dies or hangs is replaced, and the others go on."""
+"""The gateway's processes: one that dies or hangs is replaced, and the others go on, without their first one too."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 SERVER = """
 import os, socket, sys, time
 from project.gateway import processes
-processes.STUCK_SECONDS, processes.PAUSE_SECONDS = 1.0, 0.1
-listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+processes.STUCK_SECONDS, processes.PAUSE_SECONDS, processes.ORPHANED_SECONDS = 1.0, 0.1, 5.0
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])), reuse_port=True)
 
 def serve(listener, beat):
     listener.settimeout(0.1)
@@ -52,6 +52,7 @@ class Server:
         )  # fmt: skip
 
     def kill(self) -> None:
+        """The first process alone."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdout is not None
@@ -104,12 +105,20 @@ def test_one_that_hangs_is_killed_and_replaced(server: Server) -> None:
     assert server.ask() in server.children()
 
 
-def test_they_end_with_their_parent_whatever_ends_it(server: Server) -> None:
+def test_they_end_with_their_first_process(server: Server) -> None:
     children = server.children()
     server.process.terminate()
     assert server.process.communicate(timeout=30)[0] == "ended\n"
+    assert not any(map(psutil.pid_exists, children))
+
+
+def test_when_their_first_process_is_killed_they_answer_beside_the_next_one_s_and_end(server: Server) -> None:
     other = Server(server.port)
-    wait_for(lambda: len(other.children()) == 2 and other.ask() is not None)
-    children |= other.children()
+    wait_for(lambda: len(other.children()) == 2)
+    children = other.children()
     other.kill()
+    answered = set[int | None]()
+    wait_for(lambda: answered.add(server.ask()) or (answered >= server.children() and answered & children))
+    assert None not in answered
     wait_for(lambda: not any(map(psutil.pid_exists, children)))
+    assert server.ask() in server.children()

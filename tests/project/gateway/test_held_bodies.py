@@ -64,6 +64,7 @@ def test_a_body_that_has_not_come_has_its_room_and_gives_it_back(ask: Any, gatew
     wait_until(lambda: ask.post("/chat/completions", json=photo(2 * MEGABYTE)).is_success)
 
 
+@pytest.mark.slow
 def test_each_workspace_and_key_leaves_half_of_what_there_is_for_others() -> None:
     bodies = HeldBodies(1_600)
 

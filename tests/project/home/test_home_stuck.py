@@ -95,6 +95,7 @@ class TestStuck:
     @pytest.mark.parametrize(
         "make, station, what, why", STUCK, ids=[case[0].__name__.removeprefix("make_") for case in STUCK]
     )
+    @pytest.mark.quick_cases(4)
     def test_it_says_what_and_why_and_since_when(
         self, agent: Any, other_workspace: Any, make: Callable[[Any], Any], station: str, what: str, why: str
     ) -> None:

@@ -116,6 +116,7 @@ class TestTry:
         assert "filer v1 serves all units, and filer v2 may be tried again" in stopped.content.decode()
 
     @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.key)
+    @pytest.mark.quick_cases(1)
     def test_every_preset_starts_as_it_says(
         self, preset: Preset, versions: list[Any], admin: Any, page_client: Any
     ) -> None:
@@ -146,6 +147,7 @@ class TestTry:
             ({"reason": " "}, "reason", "required"),
         ],
     )
+    @pytest.mark.quick_cases(3)
     def test_each_fault_stands_beside_its_field_and_nothing_starts(
         self,
         changes: dict[str, Any],

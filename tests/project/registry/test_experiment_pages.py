@@ -153,6 +153,7 @@ class TestExperiments:
             ({"state": "stopped", "ended_by": "ann@example.org"}, "ann@example.org promoted filer:2 by hand"),
         ],
     )
+    @pytest.mark.quick_cases(4)
     def test_the_verdict_comes_first_in_plain_words(
         self, changes: dict[str, Any], says: str, experiment: Experiment, viewer: Any, page_client: Any
     ) -> None:

@@ -1,85 +1,18 @@
 """The web process as `make run` starts it, with fewer workers and threads than it meets slow clients."""
 
 import contextlib
-import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-from project.embedded.layout import PROJECT_ROOT
-from project.embedded.valkey import pick_port
 from tests.project.embedded.waiting import wait_for
+from tests.project.web.web_process import Web, read_to_end
 
 BUNDLE = "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js"
 POST = "POST /api/v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
-
-
-class Web:
-    """One worker with two threads; a client that moves less than 1 KB/s for a second is cut off."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = pick_port(folder / "port")
-        self.log = folder / "web.log"
-        environment = os.environ | {
-            "DJANGO_SETTINGS_MODULE": "project.settings", "RECKONER_VAR": str(folder),
-            "RECKONER_SLOW_CLIENT_SECONDS": "1",
-        }  # fmt: skip
-        command = [sys.executable, "-m", "gunicorn", "-c", "python:project.web.server", "project.wsgi:application"]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, "--bind", f"127.0.0.1:{self.port}", "--workers", "1", "--threads", "2"],
-                cwd=PROJECT_ROOT, env=environment, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-
-    def lives(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/livez", timeout=20) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    def worker(self) -> psutil.Process | None:
-        found = [child for child in psutil.Process(self.process.pid).children() if child.status() != "zombie"]
-        return found[0] if found else None
-
-    def connect(self, sent: str, *, receives: int | None = None) -> socket.socket:
-        connection = socket.socket()
-        if receives:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives)
-        connection.settimeout(60)
-        connection.connect(("127.0.0.1", self.port))
-        connection.sendall(sent.encode())
-        return connection
-
-    def ask(self, sent: str) -> tuple[int, dict[str, Any]]:
-        """Everything that comes until the server closes: the status and the JSON of one answer."""
-        with self.connect(sent) as connection:
-            head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
-        return int(head.split()[1]), json.loads(body)
-
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
-
-
-def read_to_end(connection: socket.socket) -> bytes:
-    """What is left, until the other side closes or resets."""
-    found = b""
-    with contextlib.suppress(ConnectionError):
-        while part := connection.recv(1 << 16):
-            found += part
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +22,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
         wait_for(web.lives)
         yield web
     finally:
-        os.killpg(web.process.pid, signal.SIGTERM)
-        ended = web.process.wait(30)
+        ended = web.stop()
     assert ended == 0
 
 

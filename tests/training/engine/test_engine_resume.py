@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from engine_world import World, engine, logged, read_events, read_result, write_run
 
 from tests.once import made_once
+from training.engine.attempt.checkpoints import MARKER, STATE, mark_complete
+from training.engine.spec.run_spec import read_spec
 
 Launcher = Callable[..., subprocess.Popen[bytes]]
 LONG = {"learning_rate": 1e-3, "epochs": 3, "batch_size": 16}
@@ -135,6 +138,25 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, world: World, launch: 
         ]
         assert fitted == [True, False], "the checkpoint holds what the reward model pays"
         assert read_result(run, 2)["warnings"] == read_result(whole)["warnings"]
+
+
+def test_without_its_random_state_a_run_ends_elsewhere(ppo_run: Path, tmp_path: Path, launch: Launcher) -> None:
+    """So equal weights say that the random state was restored, and not that the run draws nothing."""
+    run = interrupted_copy(ppo_run, tmp_path / "run")
+    process = launch(str(run))
+    wait_for(run, process, underway)
+    process.send_signal(signal.SIGTERM)
+    stopped(run, process)
+    [*_, newest] = sorted((run / "attempts/1/checkpoints").glob("step-*"))
+    state = torch.load(newest / STATE, weights_only=True)
+    state["generators"]["cpu"] = torch.Generator().manual_seed(99).get_state()
+    torch.save(state, newest / STATE)
+    mark_complete(newest, json.loads((newest / MARKER).read_text())["step"], read_spec(run))
+
+    assert engine(run, "--attempt", "2") == 0
+    started = next(event for event in read_events(run, 2) if event["kind"] == "started")
+    assert started["resumed_from"] == f"1/checkpoints/{newest.name}"
+    assert read_result(run, 2)["weights_sha256"] != read_result(ppo_run)["weights_sha256"]
 
 
 def test_a_damaged_checkpoint_is_passed_over(ppo_run: Path, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def expected_type(name: str, quantisation: str) -> str:
     return dict(zip(("attn_v", "ffn_down", "attn_output"), layer, strict=True)).get(part, usual)
 
 
+@pytest.mark.slow
 def test_seven_quantisations_in_one_run_have_the_types_of_their_recipes(shapes, tmp_path):
     folder = shapes("llama", BIG)
     sizes = []
@@ -80,6 +81,7 @@ def test_seven_quantisations_in_one_run_have_the_types_of_their_recipes(shapes, 
     ("quantisation", "fallback"),
     [("Q2_K", "Q4_0"), ("Q3_K_M", "Q4_0"), ("Q4_K_M", "Q5_0"), ("Q5_K_M", "Q5_1"), ("Q6_K", "Q8_0"), ("Q8_0", None)],
 )
+@pytest.mark.quick_cases(2)
 def test_rows_that_are_no_whole_blocks_fall_back_and_are_named(shapes, tmp_path, quantisation, fallback):
     written = write_gguf(shapes("llama"), tmp_path / "small.gguf", quantisation)
     others = {name for name, kind in written.types.items() if kind != expected_type(name, quantisation)}
@@ -108,6 +110,7 @@ def test_more_bits_go_to_the_layers_that_the_rules_pick():
 
 
 @pytest.mark.parametrize("family", ["qwen2", "llama", "gemma3"])
+@pytest.mark.quick_cases(1)
 def test_llama_cpp_has_the_tokens_and_the_logits_of_transformers(shapes, tmp_path, family):
     folder, target = shapes(family), tmp_path / "model.gguf"
     write_gguf(folder, target, "F16")

@@ -43,6 +43,7 @@ def base(folder: Path, family: str, tokenizer: Path, spare: int = 0) -> Loaded:
     ("family", "spare"), [("gemma3", 0), ("llama", 0), ("llama", 64), ("phi", 0), ("olmo tied", 0)]
 )
 @torch.no_grad()
+@pytest.mark.quick_cases(2)
 def test_many_options_become_tokens_that_begin_as_their_mean(
     tmp_path: Path, tokenizer: Path, family: str, spare: int
 ) -> None:
@@ -77,6 +78,7 @@ def test_few_options_stay_what_they_are(tmp_path: Path, tokenizer: Path) -> None
     assert loaded.model.get_input_embeddings().weight.shape == before.model.get_input_embeddings().weight.shape
 
 
+@pytest.mark.slow
 def test_a_run_gives_its_options_tokens_and_goes_on_with_them(tmp_path: Path, tokenizer: Path) -> None:
     base(tmp_path / "base", "llama", tokenizer)
     rows = [{"id": str(n), "prompt": f"note {n % 9}", "options": MANY, "answer": MANY[n % 9]} for n in range(64)]

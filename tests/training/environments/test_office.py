@@ -55,6 +55,7 @@ def test_no_task_is_drawn_for_both_splits() -> None:
 
 
 @pytest.mark.parametrize("tasks", [TRAIN, HELD_OUT, NOT_SEEN], ids=["train", "heldout", "unseen"])
+@pytest.mark.quick_cases(1)
 def test_the_expert_solves_every_task_and_earns_all(tasks: list[Task]) -> None:
     for task in tasks:
         office = find_environment(task.environment)()

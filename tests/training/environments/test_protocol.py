@@ -16,9 +16,11 @@ from training.engine.environments.episodes import Episode
 from training.engine.environments.protocol import BaseEnvironment, draw_tasks
 from training.engine.environments.registry import (
     BUILT_IN,
+    GROUP,
     BadEnvironment,
     UnknownEnvironment,
     find_environment,
+    find_installed,
     known_environments,
 )
 from training.engine.environments.tasks import Split
@@ -143,6 +145,14 @@ class TestNames:
     def test_installed_packages_add_environments_by_name(self, installed: Path) -> None:
         assert {*BUILT_IN, "lamps", "flickering"} <= set(known_environments())
         assert find_environment("lamps").does.startswith("A panel")
+
+    def test_packages_are_read_once_until_one_comes(self, installed: Path) -> None:
+        assert "late" not in known_environments()
+        assert find_installed(GROUP) is find_installed(GROUP)
+        (info := installed / "late_tasks-1.0.dist-info").mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: late-tasks\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[reckoner.environments]\nlate = late_tasks:Late\n")
+        assert "late" in known_environments()
 
     def test_an_unknown_name_is_answered_with_those_that_are_known(self) -> None:
         with pytest.raises(UnknownEnvironment, match=r"'lampz'; known: .*equations"):

@@ -439,6 +439,7 @@ class TestStart:
             ({"lora": "on"}, "lora", "the tiny base is trained whole"),
         ],
     )
+    @pytest.mark.quick_cases(4)
     def test_a_fault_stands_beside_its_field_and_nothing_is_written(
         self, path: str, owner: Any, page_client: Any, changes: dict[str, Any], field: str, says: str
     ) -> None:

@@ -185,6 +185,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.quick_cases(4)
 def test_what_cannot_be_solved_is_refused_before_anything_is_asked(ask, server, name):
     body, field, reason = REFUSED[name]
     answer = ask(body=PROBLEM | body)

@@ -15,6 +15,7 @@ from typing import Literal
 Kind = Literal["started", "progress", "metric", "checkpoint", "samples", "warning", "stopped", "finished", "failed"]
 
 PROGRESS_SECONDS = 0.7
+REPEAT_SECONDS = 30.0
 
 Part = tuple[float, float]
 """A part of an attempt's work, by the shares of the whole at which it begins and ends. Each counts its own steps."""
@@ -30,6 +31,7 @@ class Events:
         self._file = path.open("a", encoding="utf-8")
         self._seq = 0
         self._last_progress = float("-inf")
+        self._progress: dict[str, object] = {}
         self.warnings: list[str] = []
 
     def write(self, kind: Kind, **fields: object) -> None:
@@ -54,7 +56,15 @@ class Events:
         self._last_progress = time.monotonic()
         fraction, (begin, end) = step / total if total else 1.0, part
         share = round(begin + (end - begin) * fraction, 4)
-        self.write("progress", step=step, total=total, fraction=fraction, share=share, message=message)
+        self._progress = {"step": step, "total": total, "fraction": fraction, "share": share, "message": message}
+        self.write("progress", **self._progress)
+
+    def repeat_progress(self) -> None:
+        """Writes the newest progress again, at most every `REPEAT_SECONDS`. Long steps call it between their parts: a
+        run without events counts as one that hangs."""
+        if self._progress and time.monotonic() - self._last_progress >= REPEAT_SECONDS:
+            self._last_progress = time.monotonic()
+            self.write("progress", **self._progress)
 
     def metric(self, step: int, values: dict[str, float]) -> None:
         self.write("metric", step=step, values=values)

@@ -55,6 +55,7 @@ def score_in_batches(
                 raise
         else:
             left = left[len(batch) :]
+            attempt.events.repeat_progress()
             continue
         batch_size = len(batch) // 2
         free_memory()

@@ -16,9 +16,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, NamedTuple
 
+from training.engine.environments.registry import find_installed
 from training.engine.environments.tasks import Task
 
 GROUP = "reckoner.agents"
@@ -84,7 +84,7 @@ class BadAgent(RuntimeError):
 
 def known_agents() -> list[str]:
     """All names, sorted."""
-    return sorted({*BUILT_IN, *_installed()})
+    return sorted({*BUILT_IN, *find_installed(GROUP)})
 
 
 def find_agent(name: str) -> OutsideAgent:
@@ -93,7 +93,7 @@ def find_agent(name: str) -> OutsideAgent:
         module, attribute = BUILT_IN[name].split(":")
         built_in: OutsideAgent = getattr(import_module(module), attribute)()
         return built_in
-    if (point := _installed().get(name)) is None:
+    if (point := find_installed(GROUP).get(name)) is None:
         raise UnknownAgent(name)
     try:
         found = point.load()
@@ -102,7 +102,3 @@ def find_agent(name: str) -> OutsideAgent:
     if not (isinstance(found, type) and issubclass(found, OutsideAgent)):
         raise BadAgent(f"agent {name!r}: {point.value} is not a subclass of OutsideAgent")
     return found()
-
-
-def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}

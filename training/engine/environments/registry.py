@@ -10,9 +10,12 @@ Whoever starts a run picks a name; no code is ever sent.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from training.engine.environments.protocol import BaseEnvironment
 
@@ -46,7 +49,7 @@ class BadEnvironment(RuntimeError):
 
 def known_environments() -> list[str]:
     """All names, sorted. Reads what packages say, and imports none."""
-    return sorted({*BUILT_IN, *_installed()})
+    return sorted({*BUILT_IN, *find_installed(GROUP)})
 
 
 def find_environment(name: str) -> type[BaseEnvironment]:
@@ -54,7 +57,7 @@ def find_environment(name: str) -> type[BaseEnvironment]:
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
         found: type[BaseEnvironment] = getattr(import_module(module), attribute)
-    elif (point := _installed().get(name)) is not None:
+    elif (point := find_installed(GROUP).get(name)) is not None:
         found = _load(point)
     else:
         raise UnknownEnvironment(name)
@@ -65,13 +68,28 @@ def find_package(name: str) -> str | None:
     """The package that an environment comes from; None for a built-in one. Raises UnknownEnvironment."""
     if name in BUILT_IN:
         return None
-    if (point := _installed().get(name)) is None:
+    if (point := find_installed(GROUP).get(name)) is None:
         raise UnknownEnvironment(name)
     return point.dist.name if point.dist is not None else point.value.partition(":")[0]
 
 
-def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+def find_installed(group: str) -> Mapping[str, EntryPoint]:
+    """The entry points of a group by name, of every installed package. They are read again when a package came to a
+    folder of the path, or went: each reading opens a file of every package."""
+    folders = tuple((folder, _changed_at(folder)) for folder in sys.path)
+    return _read(group, folders)
+
+
+@lru_cache(maxsize=8)
+def _read(group: str, folders: tuple[tuple[str, int], ...]) -> Mapping[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def _changed_at(folder: str) -> int:
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _load(point: EntryPoint) -> type[BaseEnvironment]:
