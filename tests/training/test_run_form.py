@@ -178,7 +178,7 @@ def test_the_form_says_which_methods_the_data_suits_and_why_not_the_others(
         found[dataset] = {one.method.name: one.why_not for one in shown}
         leaves_out[dataset] = {one.method.name: one.leaves_out for one in shown}
     suited = [name for name, why in found[labelled].items() if not why]
-    assert suited == ["pretrain", "sft", "reward_model", "grpo", "ppo"]
+    assert suited == ["pretrain", "classifier", "sft", "reward_model", "grpo", "ppo"]
     assert found[labelled]["dpo"] == "learns from pairs of a better and a worse answer"
     assert found[logged]["posterior"] == "" and found[logged]["all_action"] == "3 of its rows have no propensity"
     assert found[logged]["kto"] == "all its rows were right"
