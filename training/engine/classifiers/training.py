@@ -94,7 +94,7 @@ def _saying(attempt: Attempt, fit: int) -> Say:
         if attempt.events.due() or step == total:
             seconds = time.monotonic() - began
             attempt.events.metric(fit * total + step, {"loss": loss})
-            message = "finding how sure it may be" if fit == 0 else "fitting the classifier"
+            message = "fitting on four fifths, to calibrate" if fit == 0 else "fitting the classifier"
             attempt.events.progress(fit * total + step, 2 * total, f"{message}, {seconds:.0f} s", TRAINING)
 
     return say
