@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import msgspec
+from django.conf import settings
 
 from decisions.agents.current import CurrentAgent
+from decisions.chats.media import estimate_media_tokens
 from decisions.chats.requests import Chat
 from decisions.chats.written import Written
 from decisions.gateway.requests import Answerer
@@ -32,7 +34,7 @@ def estimate_cost(by: Actor, chat: Chat, attempts: Sequence[Attempt], answerers:
     if by.key is None or by.key.spend_a_day is None:
         return Decimal(0)
     return estimate_highest_cost(
-        Question(attempt.place, _size_of(chat, answerer.current), _most_tokens(chat, attempt))
+        Question(attempt.place, _measure_sent(chat, answerer.current), _most_tokens(chat, attempt))
         for attempt, answerer in zip(attempts, answerers, strict=True)
     )
 
@@ -46,11 +48,11 @@ def estimate_left_cost(chat: Chat, current: CurrentAgent, waiting: Waiting) -> D
     fastest = estimate_most_written(place.endpoint, place.model, waiting.seconds)
     if fastest is not None:
         most = min(fastest, most if most is not None else fastest)
-    return estimate_highest_cost([Question(place, _size_of(chat, current), most)])
+    return estimate_highest_cost([Question(place, _measure_sent(chat, current), most)])
 
 
 def measure(chat: Chat, current: CurrentAgent, written: Written) -> Sizes:
-    return Sizes(_size_of(chat, current), written.size)
+    return replace(_measure_sent(chat, current), received=written.size)
 
 
 def estimate_counts(attempt: Attempt, sizes: Sizes) -> TokenCounts:
@@ -64,7 +66,11 @@ def _most_tokens(chat: Chat, attempt: Attempt) -> int | None:
     return max((most for name in ("max_tokens", "max_completion_tokens") if (most := body.get(name))), default=None)
 
 
-def _size_of(chat: Chat, current: CurrentAgent) -> int:
-    """Bytes of text that are sent."""
-    told = [current.version.system_prompt, *(chat.state.get(name) for name in ("messages", "tools"))]
-    return len(msgspec.json.encode(told))
+def _measure_sent(chat: Chat, current: CurrentAgent) -> Sizes:
+    """All that is sent counts: messages and the system prompt, tools, schemas, and whatever else has a structure, such
+    as a prediction. Pictures count by their number, other media by their bytes."""
+    messages = chat.state["messages"]
+    others = [value for name, value in chat.body.items() if name != "messages" and isinstance(value, dict | list)]
+    text = len(msgspec.json.encode([current.version.system_prompt, messages, others]))
+    media = estimate_media_tokens(messages, picture=settings.PICTURE_TOKENS)
+    return Sizes(text, media=min(media, settings.CHAT_BODY_BYTES))  # a client may say that something has any size

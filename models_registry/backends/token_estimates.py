@@ -2,7 +2,7 @@
 
 Estimated from the bytes of what was sent and received: by how many bytes a token had in the last answer of the same
 model whose counts are known, else by four, which is usual for English text. Kept in the process. What is sent counts
-with at least one byte a token: a server may count pictures, too, and words of its own.
+with at least one byte a token: a server may count words of its own. What holds pictures says nothing of the text.
 
 Of an answer that nobody has seen a word of, only the time is known: the server can have written as fast as the model's
 fastest whole answer that was not short.
@@ -29,10 +29,12 @@ Key = tuple[uuid.UUID | None, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of text that were sent to a server, and that it answered."""
+    """Bytes of text that were sent to a server, and that it answered. `media`: tokens of what else was sent, estimated
+    by whoever knows what it is."""
 
     sent: int
-    received: int
+    received: int = 0
+    media: int = 0
 
 
 _BYTES_OF_A_TOKEN: dict[Key, tuple[float, float]] = {}
@@ -45,14 +47,14 @@ def learn_ratio(endpoint: Endpoint, model: str, sizes: Sizes, tokens_in: int | N
     before_in, before_out = _BYTES_OF_A_TOKEN.get(key, (USUAL, USUAL))
     if len(_BYTES_OF_A_TOKEN) >= MOST_KEPT:
         _BYTES_OF_A_TOKEN.clear()
-    each_in = max(_ratio(sizes.sent, tokens_in, before_in), LEAST)
+    each_in = before_in if sizes.media else max(_ratio(sizes.sent, tokens_in, before_in), LEAST)
     _BYTES_OF_A_TOKEN[key] = each_in, _ratio(sizes.received, tokens_out, before_out)
 
 
 def estimate_tokens(endpoint: Endpoint, model: str, sizes: Sizes) -> tuple[int, int]:
     """Tokens in and out, rounded; at least one of what holds anything."""
     each_in, each_out = _BYTES_OF_A_TOKEN.get(_key_of(endpoint, model), (USUAL, USUAL))
-    return _count(sizes.sent, each_in), _count(sizes.received, each_out)
+    return _count(sizes.sent, each_in) + sizes.media, _count(sizes.received, each_out)
 
 
 def learn_speed(endpoint: Endpoint, model: str, tokens_out: int | None, seconds: float) -> None:
