@@ -29,9 +29,9 @@ from training.engine.spec.settings import ClassifierSettings
 BATCH = 256
 FEWEST_STEPS = 200
 MOST_OPTIONS = 4_096
-LEARNING_RATE = {"bias": 0.05, "encoder": 0.05, "words": 0.2, "names": 0.05}
+LEARNING_RATE = {"bias": 0.05, "encoder": 0.05, "words": 0.5, "names": 0.05}
 """The highest, half way up OneCycle's slope."""
-TEMPERATURES = np.logspace(-0.7, 1.0, 69)
+TEMPERATURES = np.logspace(-1.7, 1.0, 109)
 LEAST = 1e-6
 WHOLES_COST = 30.0
 """The penalty on weights of a structured action as a whole, as a multiple of that on its fields'."""
