@@ -11,7 +11,9 @@ import yaml
 
 from decisions.agents.kinds import FIVE
 from training.engine.spec.methods import TRAINING, RowKind
+from training.local.classifiers import makes_classifier
 from training.local.plans import Training, UnusableRun
+from training.runs.base_models import WORDS
 from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import merge_settings
 
@@ -89,6 +91,8 @@ def complete_options(options: Mapping[str, Any]) -> dict[str, Any]:
         for name in SOURCES:
             file.pop(name, None)  # the command line names other rows
     whole: dict[str, Any] = {**options, **USUAL, **file, **given}
+    if makes_classifier(whole["method"]) and "model" not in file | given:
+        whole["model"] = WORDS
     for name in ("data", "output"):
         if isinstance(whole[name], str):
             whole[name] = Path(whole[name])

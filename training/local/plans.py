@@ -22,10 +22,12 @@ from training.engine.spec.methods import TRAINING, WHAT_LACKS, Need, RowKind
 from training.engine.spec.run_spec import RunSpec
 from training.engine.spec.settings import Online
 from training.imports.exported import NO_ROW, label_choices
+from training.local.classifiers import METHOD as CLASSIFIER
+from training.local.classifiers import find_training_faults, makes_classifier, spec_of_classifier
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally
 from training.runs.architectures import find_base_faults, tell_unchecked
-from training.runs.base_models import TINY
+from training.runs.base_models import TINY, WORDS
 from training.runs.defaults.matrices import adapt_usable_matrices
 from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import merge_settings
@@ -88,9 +90,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What `manage.py train` is told. `method` is one that trains, "" for what fits the rows; `base` is `tiny`, a
-    folder or a hub id. `epochs`, `batch_size` and `learning_rate` of None are those of the `preset`, or the defaults.
-    `quantised`: in 4 bits where this machine can. `settings`: fields of the engine's spec over all others.
+    """What `manage.py train` is told. `method` is one that trains, "" for what fits the rows; `base` is `tiny`,
+    `words`, a folder or a hub id. `epochs`, `batch_size` and `learning_rate` of None are those of the `preset`, or the
+    defaults. `quantised`: in 4 bits where this machine can. `settings`: fields of the engine's spec over all others.
     """
 
     method: str
@@ -131,6 +133,7 @@ def check_training(asked: Training) -> None:
     faults = []
     if asked.base == TINY and method and not TRAINING[method].makes_model:
         faults.append(f"--model: {method} cannot begin with a new tiny model")
+    faults += find_training_faults(asked)
     for name in sorted(set(asked.settings) & {*OWN_FIELDS, "base"}):
         faults.append(f"--set: {name} is filled in by the command; leave it out")
     if faults:
@@ -158,7 +161,7 @@ def make_plan(asked: Training, rows: Rows, output: Path) -> LocalPlan:
         )
     spec = _make_spec(asked, method, rows, notes)
     estimate = _estimate(asked, spec, rows, output)
-    if estimate is None and not Path(asked.base).is_dir():
+    if estimate is None and not makes_classifier(method) and not Path(asked.base).is_dir():
         notes.append(f"needs: unknown, as the name {asked.base} does not show the size of the base")
     return LocalPlan(spec, rows, notes, estimate, tell_unchecked(absolute_base(asked.base)))
 
@@ -183,6 +186,9 @@ def _choose_method(asked: Training, rows: Rows, notes: list[str]) -> str:
     if asked.base == TINY:
         notes.append("method pretrain: only it makes a new tiny model")
         return "pretrain"
+    if asked.base == WORDS:
+        notes.append(f"method {CLASSIFIER}: only it learns from words alone")
+        return CLASSIFIER
     has = _find_has(rows)
     fits = [name for name in FITTING[rows.kind] if not TRAINING[name].find_lacks(rows.kind, has)]
     chosen = (fits or [FITTING[rows.kind][-1]])[0]
@@ -217,6 +223,10 @@ def _find_has(rows: Rows) -> frozenset[Need]:
 
 def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) -> dict[str, Any]:
     method = TRAINING[method_name]
+    data: dict[str, Any] = {"run_id": f"train-{_digest(rows.lines)}", "data": {"train": ROWS, "rows": rows.kind}}
+    if method.makes_classifier:
+        own = spec_of_classifier(replace(asked, method=method_name), absolute_base(asked.base))
+        return merge_settings(data | own, asked.settings)
     whole = asked.base == TINY or not method.trains_adapter or asked.settings.get("lora", LORA) is None
     quantised = asked.quantised and not whole
     if quantised and (lack := why_no_quantisation(this_machine())):
@@ -228,7 +238,7 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
     epochs = asked.epochs or EPOCHS
     fresh = online or (Need.REWARDED_GROUPS in method.needs(rows.kind) and bool(asked.settings.get("reward")))
     spec: dict[str, Any] = {
-        "run_id": f"train-{_digest(rows.lines)}",
+        **data,
         "method": method_name,
         "base": {"path": absolute_base(asked.base)},
         "max_prompt_tokens": prompt,
@@ -239,7 +249,6 @@ def _make_spec(asked: Training, method_name: str, rows: Rows, notes: list[str]) 
         "epoch_checkpoints": not (fresh or (of_tasks and method.settings == "online") or method.makes_reward_model),
         "sampling": SAMPLING,
         "serving": {"temperature": SAMPLING["temperature"]},
-        "data": {"train": ROWS, "rows": rows.kind},
     }
     if online:
         passes = math.ceil(len(rows.lines) * epochs / Online().prompts_per_step)

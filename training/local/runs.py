@@ -105,7 +105,7 @@ def rows_of_agent(*, by: Actor, agent: Agent, kind: RowKind | None = None, metho
 
 
 def train_here(asked: Training, plan: LocalPlan, output: Path, say: Callable[[str], None]) -> RunResult:
-    """Trains into `output`: model/ or adapter/, checkpoint-epoch-N/, and run/, the engine's own folder.
+    """Trains into `output`: model/, adapter/ or classifier/, checkpoint-epoch-N/, and run/, the engine's own folder.
 
     A folder in which the same run was stopped goes on from its checkpoint. `say` gets progress and warnings. Raises
     UnusableRun before anything is written, Interrupted, or EngineFailed.
@@ -231,6 +231,8 @@ def _name_base(folder: Path, asked: Training, result: RunResult) -> None:
     kind = ArtifactKind.ADAPTER if config.exists() else ArtifactKind.MODEL
     if TRAINING[result.method].makes_reward_model:
         kind = ArtifactKind.REWARD_MODEL
+    if TRAINING[result.method].makes_classifier:
+        kind = ArtifactKind.CLASSIFIER
     if config.exists():
         told = json.loads(config.read_text()) | {"base_model_name_or_path": base}
         write_atomically(config, json.dumps(told, indent=2))

@@ -117,7 +117,9 @@ def _write(
     if kind is ArtifactKind.CLASSIFIER:
         facts = [("Kind", "classifier: linear weights on words or on a sentence encoder (classifier.json)"), *facts]
     is_adapter = kind is ArtifactKind.ADAPTER
-    head = ["tags: [reckoner]", f"library_name: {'peft' if is_adapter else 'transformers'}"]
+    head = ["tags: [reckoner]"]
+    if kind is not ArtifactKind.CLASSIFIER:  # no library of a hub loads one
+        head.append(f"library_name: {'peft' if is_adapter else 'transformers'}")
     if base and base not in MADE_HERE:
         head.append(f"base_model: {json.dumps(base, ensure_ascii=False)}")
         if base in LICENCES:

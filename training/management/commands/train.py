@@ -71,7 +71,7 @@ class Command(UncheckedCommand):
             type=Path,
             help="folder for the weights; empty or new (default for the notes app's agents: models/ocd-KIND-v1)",
         )
-        parser.add_argument("--model", help=f"hub id, folder, or tiny (default: {MODEL})")
+        parser.add_argument("--model", help=f"hub id, folder, tiny, or words (default: {MODEL}; of classifier: words)")
         parser.add_argument(
             "--method",
             choices=list(TRAINING),
