@@ -81,10 +81,13 @@ def find_encoder_fault(folder: Path) -> str | None:
     if not (folder / ENCODER_MODULES).is_file():
         return None
     try:
-        kinds = [str(module["type"]) for module in json.loads((folder / ENCODER_MODULES).read_text(encoding="utf-8"))]
-    except (ValueError, TypeError, KeyError) as error:
+        modules = json.loads((folder / ENCODER_MODULES).read_text(encoding="utf-8"))
+        kinds = [str(module["type"]) for module in modules]
+        places = [str(module.get("path", "")) for module in modules]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         return f"{folder}: {ENCODER_MODULES} cannot be read ({type(error).__name__})"
     foreign = [kind for kind in kinds if not kind.startswith(OWN_MODULES)]
     if foreign:
         return f"{folder}: {ENCODER_MODULES} names {foreign[0]}, which is not part of sentence-transformers"
-    return None
+    outside = [place for place in places if not (folder / place).resolve().is_relative_to(folder.resolve())]
+    return f"{folder}: {ENCODER_MODULES} names {outside[0][:100]}, which is outside of it" if outside else None

@@ -27,7 +27,9 @@ def is_sentence_encoder(folder: Path) -> bool:
     if (folder / ENCODER_MODULES).is_file():
         return True
     try:
-        named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
-    except (OSError, ValueError, AttributeError):
+        named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures")
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
-    return bool(named) and all(str(name).endswith(("Model", "ForMaskedLM")) for name in named)
+    return (
+        isinstance(named, list) and bool(named) and all(str(name).endswith(("Model", "ForMaskedLM")) for name in named)
+    )
