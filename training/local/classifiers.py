@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from training.engine.spec.methods import TRAINING
 from training.runs.base_models import TINY, WORDS, why_no_model, why_not_for
 from training.runs.defaults.presets import PRESETS
 
-if TYPE_CHECKING:
-    from training.local.plans import Training
-
 METHOD = "classifier"
+
+
+class Asked(Protocol):
+    """What is read here of `training.local.plans.Training`."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def base(self) -> str: ...
+    @property
+    def preset(self) -> str: ...
+    @property
+    def epochs(self) -> int | None: ...
+    @property
+    def batch_size(self) -> int | None: ...
+    @property
+    def learning_rate(self) -> float | None: ...
 
 
 def makes_classifier(method: str) -> bool:
     return method in TRAINING and TRAINING[method].makes_classifier
 
 
-def find_training_faults(asked: Training) -> list[str]:
+def find_training_faults(asked: Asked) -> list[str]:
     """Why nothing can be trained so, before any row is read; of other methods only what `words` has to do with it."""
     if not makes_classifier(asked.method):
         trained_by = asked.method or (PRESETS[asked.preset].method if asked.preset else "")
@@ -53,7 +67,7 @@ def _find_base_fault(base: str) -> str | None:
     return why_no_model(str(folder)) or why_not_for(METHOD, base, folder)
 
 
-def spec_of_classifier(asked: Training, base: str) -> dict[str, Any]:
+def spec_of_classifier(asked: Asked, base: str) -> dict[str, Any]:
     """Fields of the engine's spec: those of a classifier, and none of a language model's. `base`: `words`, or the
     encoder's folder by its whole path."""
     epochs = {"epochs": asked.epochs} if asked.epochs is not None else {}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from training.engine.classifiers.encoders import find_encoder_fault
-from training.engine.spec.base_files import is_sentence_encoder
+from training.engine.spec.base_files import find_encoder_fault, is_sentence_encoder
+from training.runs.base_models import why_not_for
 
 DEEP = "[" * 200_000
 OWN = "sentence_transformers.models.Transformer"
@@ -36,6 +36,7 @@ def lay_out(folder: Path, **files: str) -> Path:
 def test_modules_that_are_none_are_refused(tmp_path: Path, modules: str, says: str) -> None:
     fault = find_encoder_fault(lay_out(tmp_path, modules=modules, config="{}"))
     assert fault is not None and says in fault
+    assert why_not_for("classifier", str(tmp_path), tmp_path) == fault  # before a run is queued
 
 
 def test_modules_in_the_folder_are_taken(tmp_path: Path) -> None:
