@@ -141,7 +141,7 @@ def try_reward_draft(context: JobContext) -> dict[str, Any]:
 
 @job_kind(MATURE_OUTCOMES)
 def mature_all_outcomes(context: JobContext) -> dict[str, Any]:
-    matured = mature_outcomes()
+    matured = mature_outcomes(before_each=context.show_life)
     told = {"experiments": len(matured), "units": sum(item.units for item in matured)}
     return told | {"holdouts": follow_holdouts()}
 
@@ -154,7 +154,8 @@ def make_partitions(context: JobContext) -> dict[str, Any]:
 @job_kind(DROP_OLD_MONTHS)
 def drop_old(context: JobContext) -> dict[str, Any]:
     # No fence: a month that is gone is gone, and a second run finds nothing.
-    dropped = drop_old_months(now=database_now(), months=settings.KEEP_MONTHS)
+    months = settings.KEEP_MONTHS
+    dropped = drop_old_months(now=database_now(), months=months, before_each=context.show_life)
     return {"months": len(dropped), "rows": sum(sum(one.rows.values()) for one in dropped)}
 
 

@@ -437,6 +437,10 @@ if CHATS_BYTES < 4 * CHAT_BODY_BYTES:
     raise InvalidSetting(f"RECKONER_CHATS_BYTES: at least {4 * CHAT_BODY_BYTES}, four times RECKONER_CHAT_BODY_BYTES")
 # How often backends are asked whether they answer.
 BACKEND_CHECK_SECONDS = env_float("RECKONER_BACKEND_CHECK_SECONDS", "15")
+# Of a picture in a chat, where a key's budget reserves what the chat may cost.
+PICTURE_TOKENS = env_int("RECKONER_PICTURE_TOKENS", "2500")
+# A decision that is asked for again, while a budget pays for its answer, waits so long for that answer.
+REPEATED_DECISION_SECONDS = env_float("RECKONER_REPEATED_DECISION_SECONDS", "30")
 # A call of the gateway that is open for longer belonged to a process that was killed.
 CALL_SECONDS = env_float("RECKONER_CALL_SECONDS", "900")
 BASE_MODEL = env("RECKONER_BASE_MODEL", "tiny")

@@ -180,7 +180,9 @@ def run(command: tuple[str, ...]) -> Ended:
         shown = any(word == "passed" for _, word in counted)
         return Ended(code, None, ", ".join(f"{number} {word}" for number, word in counted) or last, shown, seconds)
     try:
-        rows = tuple((str(row["what"]), bool(row["passed"])) for row in json.loads(last)["rows"])
+        report = json.loads(last)
+        named = report["rows"] if "rows" in report else [{"what": report["benchmark"], "passed": report["passed"]}]
+        rows = tuple((str(row["what"]), bool(row["passed"])) for row in named)
     except (ValueError, KeyError, TypeError):
         return Ended(code or 1, (), f"no report, exit code {code}", False, seconds)
     return Ended(code, rows, "", bool(rows), seconds)

@@ -13,8 +13,8 @@ import hashlib
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -22,6 +22,7 @@ import msgspec
 from django.db import transaction
 
 from decisions.agents.current import CurrentAgent, find_agents
+from decisions.chats.pricing import TokenCounts, estimate_cost, estimate_counts, estimate_left_cost, measure
 from decisions.chats.recalling import keep_answer, name_of_answer, recall_answer
 from decisions.chats.requests import Chat
 from decisions.chats.standing import OutOfDate, Standing, unchanged
@@ -37,12 +38,11 @@ from decisions.ingest.writer import Row, columns_of
 from decisions.models import CHATTING, ActionSpaceKind
 from decisions.models.finish_reasons import FinishReason, read_finish_reason
 from decisions.traces.links import link_decision
-from models_registry.backends.chatting import Attempt
+from models_registry.backends.chatting import Attempt, Waiting
 from models_registry.backends.parameters import TEMPERATURE, refuses
 from models_registry.backends.places import Place, find_places
 from models_registry.backends.prompts import put_before
-from models_registry.backends.token_estimates import Sizes, estimate_tokens, learn_ratio
-from models_registry.calls.estimates import Question, estimate_highest_cost
+from models_registry.backends.token_estimates import learn_ratio, learn_speed
 from models_registry.calls.key_limits import may_ask, refuse_agent
 from models_registry.calls.records import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
@@ -80,7 +80,8 @@ class Begun:
     """A chat whose call is open. `attempts` in the order in which they are asked, and `answerers`, whose they are.
     `started`: seconds of the monotonic clock. `recalled`: the answer, where it was given before, and nobody is asked;
     `kept_as`: what it is kept under, "" where it is not (`decisions.chats.recalling`). `claim`: of an
-    `Idempotency-Key`; `is_repeat`: the chat was answered under it before, so that nothing is open and recorded."""
+    `Idempotency-Key`; `is_repeat`: the chat was answered under it before, so that nothing is open and recorded.
+    `waiting`: the server that has the chat at this moment."""
 
     by: Actor
     chat: Chat
@@ -93,6 +94,7 @@ class Begun:
     recalled: dict[str, Any] | None = None
     claim: uuid.UUID | None = None
     is_repeat: bool = False
+    waiting: Waiting = field(default_factory=Waiting, compare=False)
 
     @property
     def id(self) -> uuid.UUID:
@@ -124,15 +126,6 @@ class Ended:
     first_byte_at: dt.datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCounts:
-    """Tokens of one answer; None where they are not known."""
-
-    tokens_in: int | None
-    tokens_out: int | None
-    estimated: bool = False
-
-
 CUT_SHORT: Mapping[str, str] = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
 """Why an answer ended that did not come to its end."""
 
@@ -154,7 +147,7 @@ def begin_chat(
         kept_as = name_of_answer(by=by, answerer=request.answerer, route=request.route, body=body)
     if kept_as and not about.anew:
         recalled = recall_answer(by=by, answerer=request.answerer, name=kept_as, content_hash=_hash_of(chat.state))
-    reserved = Decimal(0) if recalled is not None else _estimate_cost(by, chat, attempts, answerers)
+    reserved = Decimal(0) if recalled is not None else estimate_cost(by, chat, attempts, answerers)
     openings = [Opening(request.id, request.route.version, reserved)]
     condition = unchanged(standing) if standing is not None else ALWAYS
     if not open_calls(by=by, kind=kind, openings=openings, now=now, condition=condition):
@@ -212,14 +205,17 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, 
 
 def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
     """The client went away. What was generated is recorded as a decision; where that is nothing there is none, but its
-    prompt has cost something."""
+    prompt has cost something where a server has it."""
     if ended is not None and not ended.written.is_empty:
         record_chat(begun=begun, ended=ended, state=CallState.LEFT)
         # Only who went away may have told of the call before it ended.
         link_decision(begun.by, begun.id)
         return
-    ending = Ending(begun.id, CallState.LEFT)
-    if ended is not None and begun.recalled is None:
+    ending = Ending(begun.id, CallState.LEFT, cost=Decimal(0))
+    if ended is None and (attempt := begun.waiting.attempt) is not None:
+        cost = estimate_left_cost(begun.chat, _served(begun, attempt).current, begun.waiting)
+        ending = replace(ending, backend=attempt.place.endpoint.backend, cost=cost)
+    elif ended is not None and begun.recalled is None:
         spent, endpoint = _count_tokens(begun, ended, complete=False), ended.attempt.place.endpoint
         ending = replace(
             ending,
@@ -405,36 +401,15 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     return {"temperature": _temperature(chat, current), **limit, **told}
 
 
-def _estimate_cost(by: Actor, chat: Chat, attempts: Sequence[Attempt], answerers: Sequence[Answerer]) -> Decimal:
-    """Returns the highest cost of the chat's one answer; 0 where no budget applies."""
-    if by.key is None or by.key.spend_a_day is None:
-        return Decimal(0)
-    return estimate_highest_cost(
-        Question(attempt.place, _size_of(chat, answerer.current), _most_tokens(chat, attempt))
-        for attempt, answerer in zip(attempts, answerers, strict=True)
-    )
-
-
-def _most_tokens(chat: Chat, attempt: Attempt) -> int | None:
-    """Returns the limit of the answer's length, the client's or the version's; None without one."""
-    body = {**chat.body, **attempt.fields}
-    return max((most for name in ("max_tokens", "max_completion_tokens") if (most := body.get(name))), default=None)
-
-
-def _size_of(chat: Chat, current: CurrentAgent) -> int:
-    """Bytes of text that are sent."""
-    told = [current.version.system_prompt, *(chat.state.get(name) for name in ("messages", "tools"))]
-    return len(msgspec.json.encode(told))
-
-
 def _count_tokens(begun: Begun, ended: Ended, *, complete: bool) -> TokenCounts:
     """Counts tokens as the server said them; of an answer that did not come to its end they are estimated."""
     written, place = ended.written, ended.attempt.place
-    sizes = Sizes(_size_of(begun.chat, _served(begun, ended.attempt).current), written.size)
+    sizes = measure(begun.chat, _served(begun, ended.attempt).current, written)
     if complete and begun.recalled is None:
         learn_ratio(place.endpoint, place.model, sizes, written.tokens_in, written.tokens_out)
+        learn_speed(place.endpoint, place.model, written.tokens_out, begun.waiting.seconds)
     if not complete and (written.tokens_in is None or written.tokens_out is None):
-        return TokenCounts(*estimate_tokens(place.endpoint, place.model, sizes), estimated=True)
+        return estimate_counts(ended.attempt, sizes)
     return TokenCounts(written.tokens_in, written.tokens_out)
 
 

@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 DATA_URL = re.compile(r"data:(?P<type>[\w.+-]{1,127}+/[\w.+-]{1,127}+)?[^,]{0,200},", re.ASCII)
@@ -26,6 +26,53 @@ SHORT = 256
 """Characters below which a BARE field of another part may be something else."""
 BESIDE = ("audio", "images")
 """Fields of an answer that hold what it shows and says, beside its content."""
+
+
+PICTURES = frozenset({"image_url", "input_image", "image"})
+FILES = frozenset({"file", "input_file", "document"})
+AT_ADDRESSES = PICTURES | FILES | {"audio_url", "video_url", "video"}
+"""Types of the parts that may name their content by an address or an id."""
+FILE_BYTES, OTHER_BYTES = 4, 100
+"""Of a token, in files and in sounds and videos: a file may be read as text."""
+
+
+def estimate_media_tokens(messages: list[Any], *, picture: int) -> int:
+    """Returns how many tokens a server may count for what `without_media` describes, and for pictures at addresses.
+    `picture`: tokens of a picture."""
+    return sum(
+        _count_part(part, picture)
+        for message in messages
+        if isinstance(message, Mapping)
+        for held in (message.get("content"), *(message.get(name) for name in BESIDE))
+        for part in (held if isinstance(held, list) else [held])
+        if isinstance(part, Mapping)
+    )
+
+
+def _count_part(part: Mapping[str, Any], picture: int) -> int:
+    kind = part.get("type")
+    described = list(_described(part))
+    if not described:
+        return picture if isinstance(kind, str) and kind in AT_ADDRESSES else 0
+    each = FILE_BYTES if kind in FILES else OTHER_BYTES
+    return sum(
+        picture if media.startswith("image/") or (not media and kind in PICTURES) else -(-size // each)
+        for size, media in described
+    )
+
+
+def _described(held: Any) -> Iterator[tuple[int, str]]:
+    """Gives the bytes and the media type, "" where it is not known, of each content that a part describes."""
+    if isinstance(held, list):
+        for one in held:
+            yield from _described(one)
+    elif isinstance(held, Mapping):
+        size, media = held.get("bytes"), held.get("media_type")
+        if isinstance(held.get("sha256"), str) and isinstance(size, int):
+            yield max(0, size), media if isinstance(media, str) else ""
+            return
+        for one in held.values():
+            yield from _described(one)
 
 
 def without_media(messages: list[Any]) -> list[Any]:

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from django.conf import settings
 from msgspec import UNSET
 
 from decisions.agents.current import CurrentAgent, get_current_agent
@@ -39,9 +41,9 @@ from decisions.gateway.ways import render, way_of
 from decisions.ingest.batches import check_id
 from decisions.ingest.schemas import DecideItem
 from models_registry.calls.key_limits import refuse_agent, refuse_over_limits
-from models_registry.calls.records import Ending, close_calls, open_calls
+from models_registry.calls.records import Ending, claim_calls, close_calls, wait_until_over
 from models_registry.errors import BackendRefused, BackendUnavailable, NoChampion
-from models_registry.models import CallKind, CallState
+from models_registry.models import CallState
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.storage.clock import database_now
@@ -56,13 +58,13 @@ MOST_PROMPTS = 4096
 def decide(
     *, by: Actor, agent: str, items: Sequence[DecideItem], rng: random.Random | None = None, greedy: bool = False
 ) -> list[Answer]:
-    """Answers in order of `items`; all are recorded, or none. `greedy`: the likeliest option of a choice is taken, with
-    a propensity of 1, in place of one that is drawn as the agent's version says.
+    """Answers in order of `items`; all that are asked about together are recorded, or none. `greedy`: the likeliest
+    option of a choice is taken, with a propensity of 1, in place of one that is drawn as the agent's version says.
 
     Raises UnknownAgent, AgentNotAllowed, BudgetSpent, BudgetReserved, InvalidInput with every item's faults,
     NoChampion, BackendUnavailable, BackendRefused, IdConflict, IdNotUsable, Erased.
     An item whose `id` was decided before, or is decided by another call at this moment, gets the recorded answer: a
-    retry is harmless.
+    retry is harmless. Where a budget counts what is asked, the other call's answer is waited for.
     """
     now = database_now()
     current = get_current_agent(by, agent)
@@ -82,17 +84,38 @@ def decide(
     prompts = render_prompts(current, routing.control, routing.acting, fresh, now)
     requests = [routing.route(one, prompt, render) for one, prompt in zip(fresh, prompts, strict=True)]
     refuse_too_many_prompts(requests)
-    replies = ask_models(by, requests, now)
-    while replies:
-        drawn = draw_actions(replies, rng or RNG, greedy=greedy)
-        try:
-            answers |= record_decisions(by, drawn, now)
-        except AnsweredMeanwhile as met:
-            answers |= find_recorded_answers(by, current, [one for one in fresh if one.id in met.ids])
-            replies = [one for one in replies if one.request.id not in met.ids]
-        else:
-            break
+    until = time.monotonic() + settings.REPEATED_DECISION_SECONDS
+    while requests:
+        claimed = claim_calls(by=by, openings=openings_of(by, requests), now=now, again=time.monotonic() >= until)
+        mine = [one for one in requests if one.id in claimed]
+        answers |= _answer(by, current, mine, now, lambda replies: draw_actions(replies, rng or RNG, greedy=greedy))
+        if others := {one.id for one in requests if one.id not in claimed}:
+            wait_until_over(others, until=until)
+            answers |= find_recorded_answers(by, current, [one for one in fresh if one.id in others])
+            now = database_now()
+        requests = [one for one in requests if one.id not in answers]
     return [answers[one.id] for one in identified]
+
+
+def _answer(
+    by: Actor,
+    current: CurrentAgent,
+    requests: Sequence[RoutedRequest],
+    now: dt.datetime,
+    draw: Callable[[Sequence[ModelReply]], list[DrawnAction]],
+) -> dict[uuid.UUID, Answer]:
+    """Asks the models and records the answers, by id. Raises as `decide`."""
+    answers: dict[uuid.UUID, Answer] = {}
+    replies = ask_models(by, requests, now) if requests else []
+    while replies:
+        drawn = draw(replies)
+        try:
+            return answers | record_decisions(by, drawn, now)
+        except AnsweredMeanwhile as met:
+            again = [IdentifiedItem(one.id, "", one.item) for one in requests if one.id in met.ids]
+            answers |= find_recorded_answers(by, current, again)
+            replies = [one for one in replies if one.request.id not in met.ids]
+    return answers
 
 
 def identify_items(items: Sequence[DecideItem]) -> list[IdentifiedItem]:
@@ -152,9 +175,8 @@ def refuse_too_many_prompts(requests: Sequence[RoutedRequest]) -> None:
 
 
 def ask_models(by: Actor, requests: Sequence[RoutedRequest], now: dt.datetime) -> list[ModelReply]:
-    """An answer to each, in order; its call is open until it is recorded. Raises BudgetSpent and BudgetReserved, where
-    none is opened, and BackendRefused and BackendUnavailable: all calls are closed then."""
-    open_calls(by=by, kind=CallKind.DECIDE, openings=openings_of(by, requests), now=now)
+    """Gives an answer to each, in order, whose calls are open until they are recorded. Raises BackendRefused and
+    BackendUnavailable: all calls are closed then."""
     try:
         replies = ask_arms(requests)
     except BackendRefused as error:

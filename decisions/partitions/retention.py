@@ -13,7 +13,7 @@ import re
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import psycopg
@@ -62,13 +62,19 @@ def oldest_kept(now: dt.datetime, months: int) -> dt.datetime:
     return month_start(now, -months)
 
 
-def drop_old_months(*, now: dt.datetime, months: int, dry_run: bool = False) -> list[Dropped]:
+def drop_old_months(
+    *, now: dt.datetime, months: int, dry_run: bool = False, before_each: Callable[[], object] = lambda: None
+) -> list[Dropped]:
     """Oldest first. A month that cannot be locked in time raises OperationalError; those before it are gone by then.
 
-    With `dry_run` nothing changes, and the answer is what would go.
+    With `dry_run` nothing changes, and the answer is what would go. `before_each` hears of each month.
     """
     border = oldest_kept(now, months)
-    dropped = [_drop_month(month, dry_run) for month in _old_months(border)]
+    dropped = []
+    for month in _old_months(border):
+        before_each()
+        dropped.append(_drop_month(month, dry_run))
+    before_each()
     dropped.append(_delete_strays(border, dry_run))
     return [entry for entry in dropped if entry.month != EARLIER or any(entry.rows.values())]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
@@ -96,11 +96,14 @@ class _Unit:
     own: _Assigned
 
 
-def mature_outcomes(now: dt.datetime | None = None) -> list[Matured]:
-    """For every running experiment: consume what has matured and act on the verdict."""
+def mature_outcomes(
+    now: dt.datetime | None = None, *, before_each: Callable[[], object] = lambda: None
+) -> list[Matured]:
+    """For every running experiment: consume what has matured and act on the verdict. `before_each` hears of each."""
     moment = now or database_now()
     done = []
     for experiment in Experiment.objects.filter(state=ExperimentState.RUNNING).select_related("workspace"):
+        before_each()
         try:
             done.append(_mature(experiment, moment))
         except NoExperiment:

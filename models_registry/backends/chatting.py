@@ -73,6 +73,25 @@ class Streamed:
 
 
 @dataclass(slots=True)
+class Waiting:
+    """The server that a chat waits for, and since which second of the monotonic clock it has the request; None while no
+    server has it that may still answer."""
+
+    attempt: Attempt | None = None
+    since: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.since
+
+    def begin(self, attempt: Attempt) -> None:
+        self.attempt, self.since = attempt, time.monotonic()
+
+    def end(self) -> None:
+        self.attempt = None
+
+
+@dataclass(slots=True)
 class ChatClients:
     """The connections of one event loop."""
 
@@ -89,22 +108,29 @@ class ChatClients:
             await session.close()
         self._sessions.clear()
 
-    async def ask_whole(self, attempts: Sequence[Attempt], body: Mapping[str, Any]) -> Answered:
-        """`body`: OpenAI's, without the model. Raises ChatRefused, and BackendUnavailable where nobody answers."""
+    async def ask_whole(
+        self, attempts: Sequence[Attempt], body: Mapping[str, Any], waiting: Waiting | None = None
+    ) -> Answered:
+        """`body`: OpenAI's, without the model. `waiting` says at every moment who is asked. Raises ChatRefused, and
+        BackendUnavailable where nobody answers."""
+        waiting = waiting or Waiting()
 
         async def ask(attempt: Attempt) -> Answered:
-            return Answered(attempt, await self._ask_whole(attempt, body))
+            return Answered(attempt, await self._ask_whole(attempt, body, waiting))
 
-        answered, failures = await _first_that_answers(self, attempts, ask)
+        answered, failures = await _first_that_answers(self, attempts, ask, waiting)
         return replace(answered, failures=failures)
 
-    async def ask_stream(self, attempts: Sequence[Attempt], body: Mapping[str, Any]) -> Streamed:
+    async def ask_stream(
+        self, attempts: Sequence[Attempt], body: Mapping[str, Any], waiting: Waiting | None = None
+    ) -> Streamed:
         """As `ask_whole`. Returns when the first chunk is there: until then another server can answer."""
+        waiting = waiting or Waiting()
 
         async def ask(attempt: Attempt) -> Streamed:
-            return await self._begin_stream(attempt, body)
+            return await self._begin_stream(attempt, body, waiting)
 
-        streamed, failures = await _first_that_answers(self, attempts, ask)
+        streamed, failures = await _first_that_answers(self, attempts, ask, waiting)
         return replace(streamed, failures=failures)
 
     async def lives(self, endpoint: Endpoint) -> bool:
@@ -122,9 +148,9 @@ class ChatClients:
         except (aiohttp.ClientError, OSError, BackendUnavailable):
             return False
 
-    async def _ask_whole(self, attempt: Attempt, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask_whole(self, attempt: Attempt, body: Mapping[str, Any], waiting: Waiting) -> dict[str, Any]:
         endpoint = attempt.place.endpoint
-        response = await self._send(attempt, {**body, "stream": False})
+        response = await self._send(attempt, {**body, "stream": False}, waiting)
         async with response:
             answer = await _json_of(endpoint, response)
         try:
@@ -132,8 +158,9 @@ class ChatClients:
         except MalformedAnswer as error:
             raise BackendUnavailable(f"{endpoint.name} answered {error}.") from error
 
-    async def _begin_stream(self, attempt: Attempt, body: Mapping[str, Any]) -> Streamed:
-        response = await self._send(attempt, {**body, "stream": True, "stream_options": {"include_usage": True}})
+    async def _begin_stream(self, attempt: Attempt, body: Mapping[str, Any], waiting: Waiting) -> Streamed:
+        asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        response = await self._send(attempt, asked, waiting)
         chunks = _read_chunks(attempt.place.endpoint, response)
         try:
             first = await anext(chunks)
@@ -144,7 +171,7 @@ class ChatClients:
             raise
         return Streamed(attempt, _with_first(first, chunks), response)
 
-    async def _send(self, attempt: Attempt, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
+    async def _send(self, attempt: Attempt, body: Mapping[str, Any], waiting: Waiting) -> aiohttp.ClientResponse:
         """A response of status 2xx, whose body has not been read. Raises BackendUnavailable, ChatRefused."""
         endpoint = attempt.place.endpoint
         path = "/v1/chat/completions" if endpoint.kind == BackendKind.MODEL_SERVER else "/chat/completions"
@@ -152,19 +179,22 @@ class ChatClients:
         while True:
             sent = adapt(endpoint, model, {**body, **attempt.fields, "model": model})
             try:
-                response = await self._post(endpoint, path, sent)
+                response = await self._post(endpoint, path, sent, lambda: waiting.begin(attempt))
             except (aiohttp.ClientError, OSError) as error:
                 raise _unavailable(endpoint, error) from error
             if 200 <= response.status < 300:
                 return response
+            waiting.end()
             async with response:
                 refusal = _refusal(endpoint, response, await _json_of(endpoint, response))
             if not (isinstance(refusal, ChatRefused) and learn(endpoint, model, sent, refusal.message, refusal.param)):
                 raise refusal
 
-    async def _post(self, endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
-        """A connection that was not made is tried again, `endpoint.retries` times: nothing was asked yet. Raises
-        aiohttp.ClientError, OSError, BackendUnavailable."""
+    async def _post(
+        self, endpoint: Endpoint, path: str, body: Mapping[str, Any], sent: Callable[[], None]
+    ) -> aiohttp.ClientResponse:
+        """A connection that was not made is tried again, `endpoint.retries` times: nothing was asked yet. `sent` is
+        called when there is one. Raises aiohttp.ClientError, OSError, BackendUnavailable."""
         tries = endpoint.retries
         while True:
             try:
@@ -174,6 +204,7 @@ class ChatClients:
                     headers=headers_of(endpoint) | {"Content-Type": "application/json"},
                     timeout=async_timeout(endpoint, endpoint.timeout_seconds),
                     allow_redirects=False,
+                    trace_request_ctx=sent,
                 )
             except NOT_CONNECTED:
                 if tries == 0:
@@ -183,7 +214,10 @@ class ChatClients:
 
 
 async def _first_that_answers(
-    clients: ChatClients, attempts: Sequence[Attempt], ask: Callable[[Attempt], Coroutine[Any, Any, T]]
+    clients: ChatClients,
+    attempts: Sequence[Attempt],
+    ask: Callable[[Attempt], Coroutine[Any, Any, T]],
+    waiting: Waiting,
 ) -> tuple[T, tuple[str, ...]]:
     """What the first attempt gives that succeeds, and why those before did not. The last one gets all its time."""
     failures: list[str] = []
@@ -202,6 +236,7 @@ async def _first_that_answers(
             asking = ask(attempt)
             answered = await (asking if last else _unless_silent(clients, endpoint, asking))
         except BackendUnavailable as error:
+            waiting.end()
             breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
             failures.append(error.message)
             busy += [error] if isinstance(error, BackendBusy) else []

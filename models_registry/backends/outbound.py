@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -119,10 +120,17 @@ def close_clients() -> None:
 
 def async_session(*, own: bool) -> aiohttp.ClientSession:
     """Pooled connections for whoever keeps it, to any number of servers: it belongs to one event loop. Any number of
-    answers may grow at once. `own` as in `http_client`."""
+    answers may grow at once. `own` as in `http_client`. A request's `trace_request_ctx` is called when it is sent."""
     checked = None if own else _checked_socket
     connector = aiohttp.TCPConnector(limit=0, use_dns_cache=False, socket_factory=checked)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    sending = aiohttp.TraceConfig()
+    sending.on_request_headers_sent.append(_tell_sent)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[sending])
+
+
+async def _tell_sent(session: aiohttp.ClientSession, context: SimpleNamespace, parameters: Any) -> None:
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx()
 
 
 def headers_of(endpoint: Endpoint) -> dict[str, str]:

@@ -20,10 +20,11 @@ MOST = Decimal(999_999)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that a server may be asked. `sent`: bytes of text; `most_tokens`: of the answer, None if unlimited."""
+    """A question that a server may be asked. `sent`: what goes to it; `most_tokens`: of the answer, None if
+    unlimited."""
 
     place: Place
-    sent: int
+    sent: Sizes
     most_tokens: int | None
 
 
@@ -44,6 +45,6 @@ def _round(cost: Decimal) -> Decimal:
 
 def _price(question: Question) -> Decimal:
     endpoint = question.place.endpoint
-    tokens_in, _ = estimate_tokens(endpoint, question.place.model, Sizes(question.sent, 0))
+    tokens_in, _ = estimate_tokens(endpoint, question.place.model, question.sent)
     most = TOKENS_WITHOUT_LIMIT if question.most_tokens is None else min(question.most_tokens, MOST_TOKENS)
     return endpoint.price(tokens_in, most) or Decimal(0)

@@ -7,6 +7,7 @@ daily removal's.
 from __future__ import annotations
 
 import datetime as dt
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ SELECT asked.id, %(workspace)s::uuid, %(key)s::uuid, asked.model, %(kind)s::text
        opened_at = excluded.opened_at, first_byte_at = NULL, closed_at = NULL
  WHERE c.workspace_id = excluded.workspace_id AND c.state IN ('failed', 'left', 'abandoned')
 """
-_OPEN = _INSERT.format(allowed="(SELECT 1 WHERE {condition}) AS allowed")
+_OPEN = _INSERT.format(allowed="(SELECT 1 WHERE {condition}) AS allowed") + "RETURNING c.id"
 _OPEN_WITHIN_BUDGET = f"""
 WITH allowed AS MATERIALIZED (SELECT ({{condition}}) AS holds), again AS MATERIALIZED (
 SELECT c.id FROM models_registry_call c
@@ -61,6 +62,8 @@ RETURNING c.id)
 SELECT (SELECT holds FROM allowed), EXISTS (SELECT FROM held), array(SELECT id FROM opened)
 """  # noqa: S608 - names of our own
 TRIES = 3
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.32
+"""Seconds between two looks at calls that somebody else asks about."""
 LONGEST, BATCH = 500, 5_000
 # Its key's day is settled, where the key has a budget (models_registry.calls.budgets). The array makes
 # PostgreSQL take the primary key, in a plan that it keeps: of rows in JSON it expects a hundred. `closed_at` says the
@@ -140,8 +143,27 @@ def open_calls(
     """One statement, outside any transaction, which reserves what they may cost. A call that failed before is opened
     again; one that was answered, or is being answered, stays. Returns how many it has opened: none where the
     `condition` does not hold. Raises BudgetSpent, BudgetReserved."""
+    return len(_open(by, kind, openings, now, condition))
+
+
+def claim_calls(*, by: Actor, openings: Sequence[Opening], now: dt.datetime, again: bool) -> frozenset[uuid.UUID]:
+    """Opens the calls of decisions, as `open_calls` does, and returns the ids that this caller asks about. For a key
+    with a budget those are left out that somebody asks about at this moment, so that each decision reserves once;
+    `again`: they are asked about, too, and count at once. Raises BudgetSpent, BudgetReserved."""
+    opened = _open(by, CallKind.DECIDE, openings, now)
+    asked = frozenset(one.id for one in openings)
+    if by.key is None or by.key.spend_a_day is None:
+        return asked
+    if again and (others := [one.reserved for one in openings if one.id not in opened]):
+        settle_unopened(by.key, Decimal(0), now, cost=sum(others, Decimal(0)))
+    return asked if again else frozenset(opened)
+
+
+def _open(
+    by: Actor, kind: str, openings: Sequence[Opening], now: dt.datetime, condition: Condition = ALWAYS
+) -> list[uuid.UUID]:
     if not openings:
-        return 0
+        return []
     holds, values = condition
     budgeted = by.key is not None and by.key.spend_a_day is not None
     parameters = {
@@ -164,27 +186,33 @@ def open_calls(
         return _open_within_budget(by.key, openings, now, holds, parameters)
     with prepared_cursor() as cursor:
         cursor.execute(_OPEN.format(condition=holds), parameters)
-        return int(cursor.rowcount)
+        return [row[0] for row in cursor.fetchall()]
 
 
 def _open_within_budget(
     key: ApiKey, openings: Sequence[Opening], now: dt.datetime, holds: str, parameters: Mapping[str, Any]
-) -> int:
+) -> list[uuid.UUID]:
     held = holding(key, [one.reserved for one in openings], now)
     for _ in range(TRIES):
         with prepared_cursor() as cursor:
             cursor.execute(_OPEN_WITHIN_BUDGET.format(condition=holds), {**parameters, **held})
             is_allowed, is_held, opened = cursor.fetchone()
         if not is_allowed:
-            return 0
+            return []
         if is_held:
-            left_out = sum((one.reserved for one in openings if one.id not in opened), Decimal(0))
-            if left_out:  # `decide` asks them nevertheless, and whichever call is closed first has one answer's cost
-                asked = parameters["kind"] == CallKind.DECIDE
-                settle_unopened(key, left_out, now, cost=left_out if asked else Decimal(0))
-            return len(opened)
+            if left_out := sum((one.reserved for one in openings if one.id not in opened), Decimal(0)):
+                settle_unopened(key, left_out, now, cost=Decimal(0))
+            return list(opened)
         refuse_spent(key, now, held["before_last"])  # else this was the day's first, or calls ended at this moment
     raise no_room(key, read_budget_day(key, now), now, held["before_last"])
+
+
+def wait_until_over(ids: Iterable[uuid.UUID], *, until: float) -> None:
+    """Returns when none of these calls is open, or at that second of the monotonic clock."""
+    waiting, pause = list(ids), FIRST_PAUSE
+    while Call.objects.filter(id__in=waiting, state=CallState.OPEN).exists() and time.monotonic() < until:
+        time.sleep(max(0.0, min(pause, until - time.monotonic())))
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def close_calls(*, by: Actor, endings: Sequence[Ending], now: dt.datetime) -> int:

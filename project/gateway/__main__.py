@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from project.gateway.processes import BEAT_SECONDS, Processes
+from project.listening import count_listeners
 
 if TYPE_CHECKING:
     from project.gateway.app import Gateway
@@ -61,15 +62,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.enable()
     _allow_connections()
     try:
-        listener = _listen(options.host, options.port)
+        listeners = [_listen(options.host, options.port) for _ in range(count_listeners())]
     except (OSError, UnicodeError) as error:
         sys.stderr.write(f"{options.host}:{options.port}: {error}\n")
         return EXIT_CANNOT_LISTEN
 
-    def serve(listener: socket.socket, beat: Callable[[], None]) -> None:
-        asyncio.run(_serve(Gateway(), listener, beat))
+    def serve(beat: Callable[[], None]) -> None:
+        asyncio.run(_serve(Gateway(), listeners, beat))
 
-    Processes(listener, settings.GATEWAY_PROCESSES, serve).run()
+    Processes(settings.GATEWAY_PROCESSES, serve).run()
     return 0
 
 
@@ -78,7 +79,7 @@ def _listen(host: str, port: int) -> socket.socket:
     (family, kind, protocol, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Beside what the processes of a killed first process still hold.
+    # Beside the others, and beside what the processes of a killed first process still hold.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind(place)
     listener.listen(BACKLOG)
@@ -100,7 +101,7 @@ async def _beat_on(beat: Callable[[], None]) -> None:
         await asyncio.sleep(BEAT_SECONDS)
 
 
-async def _serve(gateway: Gateway, listener: socket.socket, beat: Callable[[], None]) -> None:
+async def _serve(gateway: Gateway, listeners: Sequence[socket.socket], beat: Callable[[], None]) -> None:
     runner = web.AppRunner(
         gateway.build_app(),
         access_log=None,
@@ -114,11 +115,13 @@ async def _serve(gateway: Gateway, listener: socket.socket, beat: Callable[[], N
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
     await runner.setup()
-    site = web.SockSite(runner, listener, backlog=BACKLOG)
-    await site.start()
+    sites = [web.SockSite(runner, listener, backlog=BACKLOG) for listener in listeners]
+    for site in sites:
+        await site.start()
     beating = asyncio.create_task(_beat_on(beat))
     await asked.wait()
-    await site.stop()  # from now on, connections go to another first process, where there is one
+    for site in sites:  # from now on, connections go to another first process, where there is one
+        await site.stop()
     await asyncio.sleep(LAST_SECONDS)
     await gateway.close(STOP_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -240,12 +240,12 @@ class Gateway:
     async def _ask_whole(self, begun: Begun) -> Answered:
         if begun.recalled is not None:
             return Answered(begun.attempts[0], begun.recalled)
-        return await self.clients.ask_whole(begun.attempts, begun.body)
+        return await self.clients.ask_whole(begun.attempts, begun.body, begun.waiting)
 
     async def _ask_stream(self, begun: Begun) -> Streamed:
         if begun.recalled is not None:
             return Streamed(begun.attempts[0], _at_once(as_chunks(begun.recalled)), None)
-        return await self.clients.ask_stream(begun.attempts, begun.body)
+        return await self.clients.ask_stream(begun.attempts, begun.body, begun.waiting)
 
     async def _leave(self, begun: Begun, ended: Ended | None) -> None:
         try:

@@ -11,7 +11,6 @@ import contextlib
 import mmap
 import os
 import signal
-import socket
 import struct
 import sys
 import time
@@ -30,8 +29,8 @@ PAUSE_SECONDS = 1.0
 ORPHANED_SECONDS = 300.0
 """How long those that serve go on without their first process, if nobody ends them."""
 _MOMENT = struct.Struct("d")
-Serve = Callable[[socket.socket, Callable[[], None]], None]
-"""Serves connections of the socket until SIGTERM, and gives a sign of life every BEAT_SECONDS."""
+Serve = Callable[[Callable[[], None]], None]
+"""Serves connections until SIGTERM, and gives a sign of life every BEAT_SECONDS."""
 
 log = structlog.get_logger(__name__)
 
@@ -39,8 +38,8 @@ log = structlog.get_logger(__name__)
 class Processes:
     """`count` processes, each of which calls `serve`."""
 
-    def __init__(self, listener: socket.socket, count: int, serve: Serve) -> None:
-        self._listener, self._count, self._serve = listener, count, serve
+    def __init__(self, count: int, serve: Serve) -> None:
+        self._count, self._serve = count, serve
         self._beats = mmap.mmap(-1, count * _MOMENT.size)  # shared with the processes that are forked
         self._pids: dict[int, tuple[int, float]] = {}
         self._stopping = False
@@ -78,7 +77,7 @@ class Processes:
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
-            self._serve(self._listener, lambda: self._live_on(place, parent))
+            self._serve(lambda: self._live_on(place, parent))
             code = 0
         except BaseException:
             log.exception("gateway_process_failed")

@@ -11,6 +11,7 @@ from typing import Any
 
 from gunicorn.sock import create_sockets
 
+from project.listening import count_listeners
 from project.logging import LOGGING
 
 gc.disable()  # loading makes much that stays: going through it again and again took a seventh of the time
@@ -25,19 +26,19 @@ timeout = 60
 graceful_timeout = 5
 control_socket_disable = True
 logconfig_dict = LOGGING
-LISTENERS = 4
 
 
 def on_starting(arbiter: Any) -> None:
     """Called by gunicorn before it listens.
 
-    Makes the sockets that gunicorn would make, but LISTENERS for each address, from all of which every worker accepts.
-    They can stand beside those that the workers of a killed first process still hold. And each has a queue, which the
-    system may keep short (net.core.somaxconn): what comes while it is full waits for a second or longer.
+    Makes the sockets that gunicorn would make, but so that they can stand beside those that the workers of a killed
+    first process still hold, and several for each address where queues are short. Every worker accepts from all.
     """
     if all(isinstance(address, tuple) for address in arbiter.cfg.address):  # of a host and a port, not a path
         arbiter.cfg.set("reuse_port", True)
-        arbiter.LISTENERS = [made for _ in range(LISTENERS) for made in create_sockets(arbiter.cfg, arbiter.log)]
+        arbiter.LISTENERS = [
+            made for _ in range(count_listeners()) for made in create_sockets(arbiter.cfg, arbiter.log)
+        ]
         # By gunicorn's own use of it, each worker would listen for itself, and connections would wait for a busy one.
         arbiter.cfg.set("reuse_port", False)
 

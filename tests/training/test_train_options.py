@@ -55,7 +55,7 @@ def test_the_command_line_comes_first_field_by_field(tmp_path: Path) -> None:
         ("learning_rate: 1e-5", ["write 1.0e-5"]),
         ("- a list", ["must be a mapping of options"]),
         ("a: [", ["expected the node content"]),
-        ("method: gpro", ["method: 'gpro' must be one of pretrain, sft"]),
+        ("method: gpro", ["method: 'gpro' must be one of pretrain, classifier, sft"]),
     ],
 )
 def test_every_fault_of_a_file_is_told(content: str, says: list[str], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from training.runs.defaults.presets import PRESETS
 METHOD = "classifier"
 
 
-class Asked(Protocol):
+class Options(Protocol):
     """What is read here of `training.local.plans.Training`."""
 
     @property
@@ -33,7 +33,7 @@ def makes_classifier(method: str) -> bool:
     return method in TRAINING and TRAINING[method].makes_classifier
 
 
-def find_training_faults(asked: Asked) -> list[str]:
+def find_training_faults(asked: Options) -> list[str]:
     """Why nothing can be trained so, before any row is read; of other methods only what `words` has to do with it."""
     if not makes_classifier(asked.method):
         trained_by = asked.method or (PRESETS[asked.preset].method if asked.preset else "")
@@ -67,7 +67,7 @@ def _find_base_fault(base: str) -> str | None:
     return why_no_model(str(folder)) or why_not_for(METHOD, base, folder)
 
 
-def spec_of_classifier(asked: Asked, base: str) -> dict[str, Any]:
+def spec_of_classifier(asked: Options, base: str) -> dict[str, Any]:
     """Fields of the engine's spec: those of a classifier, and none of a language model's. `base`: `words`, or the
     encoder's folder by its whole path."""
     epochs = {"epochs": asked.epochs} if asked.epochs is not None else {}

@@ -4,7 +4,9 @@ import base64
 import hashlib
 import time
 
-from decisions.chats.media import without_media
+import pytest
+
+from decisions.chats.media import estimate_media_tokens, without_media
 
 CONTENT = b"\x89PNG...."
 TEXT = base64.b64encode(CONTENT).decode()
@@ -97,3 +99,29 @@ def test_megabytes_that_only_begin_as_a_data_url_cost_no_more_than_others():
     began = time.process_time()
     assert without_media(messages)[0] is messages[0]
     assert time.process_time() - began < 1
+
+
+def data_url(kind, size):
+    return f"data:{kind};base64,{base64.b64encode(bytes(size)).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("part", "tokens"),
+    [
+        ({"type": "text", "text": "Take the train."}, 0),
+        ({"type": "image_url", "image_url": {"url": data_url("image/png", 9000)}}, 2500),
+        ({"type": "image_url", "image_url": {"url": "https://example.org/2.png"}}, 2500),
+        ({"type": "image", "source": {"type": "base64", "data": base64.b64encode(bytes(900)).decode()}}, 2500),
+        ({"type": "tool_result", "content": [{"type": "image_url", "image_url": data_url("image/png", 9)}] * 3}, 7500),
+        ({"type": "file", "file": {"filename": "a.pdf", "file_data": data_url("application/pdf", 10_001)}}, 2501),
+        ({"type": "file", "file": {"file_id": "file-7"}}, 2500),
+        ({"type": "input_audio", "input_audio": {"data": base64.b64encode(bytes(9000)).decode()}}, 90),
+        ({"type": "text", "text": "x", "sha256": 7, "bytes": "many"}, 0),
+    ],
+)
+def test_what_is_no_text_counts_tokens(part, tokens):
+    messages = without_media([{"role": "user", "content": [{"type": "text", "text": "What is it?"}, part]}])
+    assert estimate_media_tokens(messages, picture=2500) == tokens
+    assert estimate_media_tokens([*messages, {"role": "user", "content": "And now?"}, *messages], picture=2500) == (
+        2 * tokens
+    )

@@ -1,16 +1,19 @@
 """Budgets hold: a call reserves what it may cost, and settles it however it ends. Each answer here costs 0.00005."""
 
 import datetime as dt
+import threading
+import time
 from decimal import Decimal
 
 import pytest
+from django.db import connection
 from django.db.models import F
 from django.utils import timezone
 
 from decisions.models import Decision
 from models_registry.calls.budgets import settle_unopened
 from models_registry.calls.key_limits import measure_key_use
-from models_registry.calls.records import Ending, Opening, close_abandoned, close_calls, open_calls
+from models_registry.calls.records import Ending, Opening, claim_calls, close_abandoned, close_calls, open_calls
 from models_registry.errors import BudgetReserved, BudgetSpent
 from models_registry.models import AliasName, Call, KeySpend
 from models_registry.versions.services import move_alias
@@ -139,16 +142,64 @@ def test_all_but_one_of_the_items_need_room(client, hold):
     assert day() == (0, 0)
 
 
-def test_a_question_under_an_id_that_is_being_answered_is_counted_at_once(client, hold, remote_version):
+def test_a_question_under_an_id_that_is_being_answered_reserves_nothing(client, hold, remote_version):
     call = hold("0.4")
     opening = Opening(call, remote_version[0], Decimal("0.3"))
     by, now = program(client.key), timezone.now()
-    assert open_calls(by=by, kind="decide", openings=[opening], now=now) == 0
-    assert day() == (Decimal("0.3"), Decimal("0.4"))
-    assert open_calls(by=by, kind="chat", openings=[opening], now=now) == 0  # which nobody is asked then
+    for _ in range(3):
+        assert claim_calls(by=by, openings=[opening], now=now, again=False) == frozenset()
+        assert open_calls(by=by, kind="chat", openings=[opening], now=now) == 0
+    assert day() == (0, Decimal("0.4"))
+    assert claim_calls(by=by, openings=[opening], now=now, again=True) == {call}  # which is asked, and counts at once
     assert day() == (Decimal("0.3"), Decimal("0.4"))
     settle_unopened(client.key, Decimal(9), now, cost=Decimal(0))
     assert day() == (Decimal("0.3"), 0)
+
+
+def test_a_decision_that_is_killed_in_one_process_is_asked_again_in_another(client, hold, remote_version, settings):
+    settings.REPEATED_DECISION_SECONDS = 0.05
+    call = hold("0.4")
+    answer = client.post("agents/filer/decide", QUESTION | {"id": str(call)})
+    assert answer.status_code == 201 and answer.json()["decision_id"] == str(call)
+    [asked] = day()[:1]
+    assert Call.objects.get().cost == COST and asked > COST  # a server was asked twice, as far as anybody knows
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_one_decision_that_many_ask_for_at_once_reserves_and_costs_once(client, remote_version, at_once):
+    server, seen = remote_version[1], []
+    server.held.clear()
+    question = QUESTION | {"id": str(uuid7())}
+
+    def ask():
+        return client.post("agents/filer/decide", question)
+
+    def release():
+        while not server.asked:
+            time.sleep(0.01)
+        time.sleep(0.5)  # the others have come
+        seen.append(day())
+        server.held.set()
+        connection.close()
+
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    answers = at_once(8, ask)
+    releasing.join()
+    assert {one.status_code for one in answers} <= {200, 201} and len({one.json()["action"] for one in answers}) == 1
+    assert len(server.asked) == 1 and seen == [(0, Call.objects.get().reserved)]
+    assert day() == (COST, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_a_decision_that_fails_is_asked_again_by_whoever_waits(client, remote_version, at_once):
+    remote_version[1].answers.append((500, {"error": "broken"}))
+    question = QUESTION | {"id": str(uuid7())}
+    statuses = [one.status_code for one in at_once(4, lambda: client.post("agents/filer/decide", question))]
+    assert statuses.count(503) == 1 and set(statuses) <= {200, 201, 503}
+    assert len(remote_version[1].asked) == 2 and day() == (COST, 0)
 
 
 def test_answers_that_cannot_be_used_cost_as_well(client, remote, remote_version, by):

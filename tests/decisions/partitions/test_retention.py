@@ -179,8 +179,14 @@ class TestBeat:
 
         class Context:
             payload = {}
+            shown = 0
 
-        assert tasks.drop_old(Context())["months"] == 3
+            def show_life(self):
+                self.shown += 1
+
+        context = Context()
+        assert tasks.drop_old(context)["months"] == 3
+        assert context.shown >= 3
         assert counts() == dict.fromkeys(counts(), 2)
 
 

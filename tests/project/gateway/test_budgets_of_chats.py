@@ -1,9 +1,12 @@
 """Budgets hold in chats: however many are asked at once, and whoever leaves or is killed before the answer ends."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import http.client
 import json
+import socket
+import threading
 import time
 from collections import Counter
 from decimal import Decimal
@@ -148,6 +151,71 @@ def test_who_leaves_before_a_word_pays_what_was_reserved(gateway, key, helper, s
     line.close()
     wait_until(lambda: Call.objects.filter(state="left").exists())
     assert day() == (call.reserved, 0)
+
+
+def leave(gateway, key, until, **fields):
+    """Asks for a chat, and leaves when `until` holds."""
+    line = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    line.request("POST", "/v1/chat/completions", json.dumps(chat(**fields)), {"Authorization": f"Bearer {key}"})
+    wait_until(until)
+    assert day()[1] > 0
+    line.close()
+    wait_until(lambda: Call.objects.filter(state="left").exists())
+    return Call.objects.get(state="left")
+
+
+@pytest.fixture
+def full():
+    """The URL of a server that takes no more connections: one is tried until its time is over."""
+    with contextlib.ExitStack() as held:
+        listening = held.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(3):
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_leaves_before_any_server_has_the_chat_pays_nothing(gateway, key, chatting, deploy, full, stream):
+    deploy(chatting(), "gpt", full)
+    call = leave(gateway, key, lambda: Call.objects.filter(state="open").exists(), stream=stream)
+    assert (call.cost, call.backend) == (0, None) and call.reserved > 0
+    assert day() == (0, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_leaves_pays_the_server_that_has_the_chat_and_none_that_failed(gateway, key, helper, deploy, serve, stream):
+    agent, version, server = helper
+    server.answers.append((500, {"error": "broken"}))
+    spare = serve()
+    deploy(agent, "spare", spare.url, version=version, price_in=Decimal("0.1"), price_out=1)
+    spare.held.clear()
+    call = leave(gateway, key, lambda: spare.asked, stream=stream)
+    assert len(server.asked) == 1 and call.backend.name == "spare"
+    assert 0 < call.cost < call.reserved / 5
+    assert day() == (call.cost, 0)
+
+
+def test_who_leaves_pays_what_a_server_of_known_speed_can_have_written(gateway, key, helper):
+    server = helper[2]
+    usage = {"prompt_tokens": 20, "completion_tokens": 60, "total_tokens": 80}
+    message = {"role": "assistant", "content": "Take the early train to Oslo"}
+    server.answers.append((200, {"choices": [{"index": 0, "message": message}], "usage": usage}))
+    release = threading.Timer(2.0, server.held.set)  # of the 99 tokens that it may write
+    server.held.clear()
+    release.start()
+    assert httpx.post(
+        f"{gateway.url}/v1/chat/completions", json=chat(), headers={"Authorization": f"Bearer {key}"},
+        trust_env=False, timeout=30,
+    ).status_code == 200  # fmt: skip
+    spent = day()[0]
+    server.held.clear()
+    call = leave(gateway, key, lambda: len(server.asked) == 2)
+    assert Decimal("0.00002") <= call.cost < call.reserved / 2
+    assert day() == (spent + call.cost, 0)
 
 
 def test_a_limit_of_the_client_s_is_what_it_reserves(ask, helper):

@@ -23,7 +23,7 @@ from project.gateway import processes
 processes.STUCK_SECONDS, processes.PAUSE_SECONDS, processes.ORPHANED_SECONDS = 1.0, 0.1, 5.0
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])), reuse_port=True)
 
-def serve(listener, beat):
+def serve(beat):
     listener.settimeout(0.1)
     while True:
         beat()
@@ -38,7 +38,7 @@ def serve(listener, beat):
                 time.sleep(600)
             connection.sendall(str(os.getpid()).encode())
 
-processes.Processes(listener, 2, serve).run()
+processes.Processes(2, serve).run()
 print("ended")
 """
 

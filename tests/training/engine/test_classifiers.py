@@ -119,14 +119,13 @@ def test_only_the_classifier_method_begins_with_words() -> None:
 @pytest.mark.slow
 class TestTraining:
     def test_words_learn_from_labels_and_more_from_feedback(self, tmp_path: Path, world: World) -> None:
-        first = train(tmp_path / "first", {"words": True}, train=world.taught, heldout=world.heldout)
+        few = world.taught[:30]
+        first = train(tmp_path / "first", {"words": True}, train=few, heldout=world.heldout)
         log = logged(world.stream[:ROWS], world.probabilities[:ROWS], 1)
         spec = {"data": {"rows": "logged"}}
-        both = train(
-            tmp_path / "both", {"words": True}, spec=spec, train=log, replay=world.taught, heldout=world.heldout
-        )
+        both = train(tmp_path / "both", {"words": True}, spec=spec, train=log, replay=few, heldout=world.heldout)
         before, after = (read_result(run)["scores"]["trained"]["accuracy"] for run in (first, both))
-        assert before > 0.6 and after > before + 0.03
+        assert before > 0.5 and after > before + 0.03
         result = read_result(both)
         assert result["output"] == "classifier" and result["metrics"]["calibrated_on"] >= 20
         # As sure as it is right.

@@ -24,15 +24,18 @@ from training.engine.classifiers.options import name_of, parts_of
 from training.engine.classifiers.policy import SHARPNESS, Features, Floats, Head, all_columns
 from training.engine.rows.types import Labelled, Logged
 from training.engine.spec.refused import Refused
-from training.engine.spec.settings import ClassifierSettings
 
 BATCH = 256
 FEWEST_STEPS = 200
 MOST_OPTIONS = 4_096
-LEARNING_RATE = {"bias": 0.05, "encoder": 0.05, "words": 0.2, "names": 0.05}
+LEARNING_RATE = {"bias": 0.05, "encoder": 0.05, "words": 0.5, "names": 0.05}
 """The highest, half way up OneCycle's slope."""
-TEMPERATURES = np.logspace(-0.7, 1.0, 69)
+TEMPERATURES = np.logspace(-1.7, 1.0, 109)
 LEAST = 1e-6
+LEAST_PENALTY = {"encoder": 2e-4, "words": 1e-5}
+"""Of the sum of squared weights, beside the mean loss."""
+MULTIPLES = (1.0, 8.0, 50.0)
+"""Few rows and many options differ a hundredfold in the penalty that suits them."""
 WHOLES_COST = 30.0
 """The penalty on weights of a structured action as a whole, as a multiple of that on its fields'."""
 
@@ -144,13 +147,14 @@ class _Model(nn.Module):
             )
         return of_columns @ self.incidence.T + of_names
 
-    def penalty(self, settings: ClassifierSettings) -> Tensor:
+    def penalty(self, multiple: float) -> Tensor:
         total = torch.zeros((), device=self.bias.device)
         if self.encoder is not None:
-            total = total + settings.penalty_of_encoder * (self.encoder.square() * self.dearness).sum()
+            total = total + LEAST_PENALTY["encoder"] * (self.encoder.square() * self.dearness).sum()
         if self.words is not None:
-            total = total + settings.penalty_of_words * (self.words.square() * self.dearness).sum()
-        return total + settings.penalty_of_encoder * (self.bias.square() * (self.dearness - 1)).sum()
+            total = total + LEAST_PENALTY["words"] * (self.words.square() * self.dearness).sum()
+        total = total + LEAST_PENALTY["encoder"] * (self.bias.square() * (self.dearness - 1)).sum()
+        return multiple * total
 
     def groups(self) -> list[dict[str, object]]:
         return [
@@ -168,10 +172,10 @@ class _Model(nn.Module):
         return Head(self.columns, weights, self.bias.detach().cpu().numpy(), of_names, temperature)
 
 
-def fit_head(
-    attempt: Attempt, lessons: Lessons, names: Floats | None, settings: ClassifierSettings, say: Say
-) -> tuple[_Model, int]:
-    """The head that was fitted, and the number of its updates. `names` (K, d): vectors of the options' names."""
+def fit_head(attempt: Attempt, lessons: Lessons, names: Floats | None, penalty: float, say: Say) -> tuple[_Model, int]:
+    """The head that was fitted, and the number of its updates. `names` (K, d): vectors of the options' names.
+    `penalty`: as a multiple of the least one."""
+    settings = attempt.spec.classifier
     device = attempt.device
     model = _Model(lessons, names, device)
     batches = -(-len(lessons) // BATCH)
@@ -188,7 +192,7 @@ def fit_head(
         order = generator.permutation(len(lessons))
         for begin in range(0, len(lessons), BATCH):
             part = lessons.take(np.sort(order[begin : begin + BATCH]))
-            loss = costs(model(part.features), part, settings.feedback_noise).mean() + model.penalty(settings)
+            loss = costs(model(part.features), part, settings.feedback_noise).mean() + model.penalty(penalty)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
@@ -216,11 +220,12 @@ def costs(logits: Tensor, lessons: Lessons, noise: float, temperature: float = 1
 
 
 @torch.no_grad()
-def find_temperature(model: _Model, held: Lessons, noise: float) -> float:
-    """The temperature under which rows that the head has not seen cost least."""
+def find_temperature(model: _Model, held: Lessons, noise: float) -> tuple[float, float]:
+    """The temperature under which rows that the head has not seen cost least, and their mean cost then."""
     logits = model(held.features)
     losses = [float(costs(logits, held, noise, float(temperature)).mean()) for temperature in TEMPERATURES]
-    return float(TEMPERATURES[int(np.argmin(losses))])
+    best = int(np.argmin(losses))
+    return float(TEMPERATURES[best]), losses[best]
 
 
 def name_vectors(lessons: Lessons, embed: Callable[[Sequence[str]], Floats]) -> Floats:

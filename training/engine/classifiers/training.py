@@ -1,6 +1,7 @@
 """Trains a classifier from a run's rows: what its features are, what it learns from, and how sure it may be.
 
-A fifth of the rows, by group, is kept back from a first fit to find the temperature; the second fit learns from all.
+A fifth of the rows, by group, is kept back from first fits, to choose the penalty and the temperature; the last fit
+learns from all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from training.engine.attempt.attempt import Attempt, Outcome
 from training.engine.attempt.events import PREPARING, TRAINING
 from training.engine.classifiers.encoders import Encoder, load_encoder
-from training.engine.classifiers.fitting import Say, find_temperature, fit_head, gather, name_vectors
+from training.engine.classifiers.fitting import MULTIPLES, Say, find_temperature, fit_head, gather, name_vectors
 from training.engine.classifiers.policy import Classifier, Features
 from training.engine.classifiers.words import learn_words
 from training.engine.data.reading import RunData
@@ -23,6 +24,8 @@ from training.engine.spec.base_files import is_sentence_encoder
 from training.engine.spec.run_spec import RunSpec, is_held_back
 
 KEPT_BACK, FEWEST_KEPT_BACK = 0.2, 20
+USUAL = 8.0
+"""The multiple of the least penalty where too few rows are kept back to choose one."""
 EMBEDDED_AT_ONCE = 512
 
 
@@ -38,17 +41,26 @@ def train_classifier(attempt: Attempt, data: RunData) -> tuple[Classifier, Outco
     lessons = gather(Features(vectors, counted), rows, rewards)
     names = name_vectors(lessons, encoder.embed) if encoder is not None else None
     kept_back = np.array([is_held_back(group, None, KEPT_BACK) for group in lessons.groups])
-    temperature, calibrated_on, steps = 1.0, int(kept_back.sum()), 0
+    calibrated_on, steps = int(kept_back.sum()), 0
+    tried: tuple[float, ...] = ()
+    penalty, temperature = settings.penalty if settings.penalty is not None else USUAL, 1.0
     if calibrated_on >= FEWEST_KEPT_BACK and not kept_back.all():
-        first, steps = fit_head(attempt, lessons.take(np.flatnonzero(~kept_back)), names, settings, _saying(attempt, 0))
-        held = lessons.take(np.flatnonzero(kept_back))
-        temperature = find_temperature(first, held, settings.feedback_noise)
+        seen, held = lessons.take(np.flatnonzero(~kept_back)), lessons.take(np.flatnonzero(kept_back))
+        tried = MULTIPLES if settings.penalty is None else (settings.penalty,)
+        ends = []
+        for number, multiple in enumerate(tried):
+            first, taken = fit_head(attempt, seen, names, multiple, _saying(attempt, number, len(tried) + 1))
+            steps += taken
+            reached, cost = find_temperature(first, held, settings.feedback_noise)
+            ends.append((cost, multiple, reached))
+        _, penalty, temperature = min(ends)
     else:
         attempt.events.warn("too few rows to calibrate on: the classifier's probabilities are as it learnt them")
-    model, more = fit_head(attempt, lessons, names, settings, _saying(attempt, 1))
+    model, more = fit_head(attempt, lessons, names, penalty, _saying(attempt, len(tried), len(tried) + 1))
     classifier = Classifier(model.head(temperature), words, encoder)
     metrics = {
         "temperature": temperature,
+        "penalty": penalty,
         "calibrated_on": float(calibrated_on),
         "options": float(len(lessons.options)),
     }
@@ -85,17 +97,18 @@ def _embed(attempt: Attempt, encoder: Encoder, texts: list[str]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _saying(attempt: Attempt, fit: int) -> Say:
-    """Progress of the first or the second fit, which take half of the time each."""
+def _saying(attempt: Attempt, number: int, fits: int) -> Say:
+    """Progress of one of so many fits, which take the same time each."""
     began = time.monotonic()
 
     def say(step: int, total: int, loss: float) -> None:
-        attempt.stop.check(step)
+        attempt.stop.check(number * total + step)
         if attempt.events.due() or step == total:
             seconds = time.monotonic() - began
-            attempt.events.metric(fit * total + step, {"loss": loss})
-            message = "fitting on four fifths, to calibrate" if fit == 0 else "fitting the classifier"
-            attempt.events.progress(fit * total + step, 2 * total, f"{message}, {seconds:.0f} s", TRAINING)
+            done = number * total + step
+            attempt.events.metric(done, {"loss": loss})
+            message = "fitting the classifier" if number == fits - 1 else "choosing the penalty"
+            attempt.events.progress(done, fits * total, f"{message}, {seconds:.0f} s", TRAINING)
 
     return say
 
