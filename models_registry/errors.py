@@ -31,7 +31,7 @@ class GateNotPassed(Conflict):
 
 
 class NotAPolicy(Conflict):
-    """A reward model was asked to act: to serve, to be tried, scored on a suite or exported."""
+    """A reward model or a sentence encoder was asked to act: to serve, to be tried, scored on a suite or exported."""
 
     code = "not_a_policy"
 

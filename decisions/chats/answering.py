@@ -47,7 +47,7 @@ from models_registry.calls.key_limits import may_ask, refuse_agent
 from models_registry.calls.records import ALWAYS, Ending, Opening, close_calls, open_calls
 from models_registry.models import Alias, CallState, ModelVersion, RegisteredModel
 from models_registry.versions.references import find_version
-from models_registry.versions.services import refuse_reward_model
+from models_registry.versions.services import refuse_no_policy
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.http.claims import close_claim
@@ -308,7 +308,7 @@ def _find_model(by: Actor, reference: str) -> tuple[CurrentAgent, ModelVersion |
     version = find_version(
         by.workspace, f"{current.agent.registered_model.name}{found['version'].replace('/', ':', 1)}"
     )
-    refuse_reward_model(version)
+    refuse_no_policy(version)
     return current, version
 
 

@@ -26,7 +26,7 @@ from models_registry.calls.key_limits import refuse_over_limits
 from models_registry.calls.records import Ending, Opening, close_calls, open_calls
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import CallKind, CallState, ModelVersion
-from models_registry.versions.services import refuse_reward_model
+from models_registry.versions.services import refuse_no_policy
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, InvalidInput, ReckonerError
 from workspaces.storage.clock import database_now
@@ -106,7 +106,7 @@ def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Ed
     if decision.is_erased:
         raise Erased.of([decision.id])
     refuse_over_limits(by=by, agent=decision.agent.slug, now=database_now())
-    refuse_reward_model(version)
+    refuse_no_policy(version)
     setup = decision.agent_version
     state = decision.state if edits.state is None else edits.state
     options = _find_options(decision, state, edits)
@@ -238,7 +238,7 @@ def ask_episode(*, by: Actor, episode: Episode, version: ModelVersion, start: in
     Raises AgentNotAllowed, BudgetSpent, InvalidInput, NotAPolicy.
     """
     refuse_over_limits(by=by, agent=episode.agent.slug, now=database_now())
-    refuse_reward_model(version)
+    refuse_no_policy(version)
     decisions = list_steps(episode)
     if not 1 <= start <= max(1, len(decisions)):
         raise InvalidInput(

@@ -28,7 +28,7 @@ from models_registry.models import (
     RegisteredModel,
 )
 from models_registry.versions.retirement import refuse_retired
-from models_registry.versions.services import NewVersion, drop_alias, move_alias, refuse_reward_model, register_version
+from models_registry.versions.services import NewVersion, drop_alias, move_alias, refuse_no_policy, register_version
 from workspaces.access.actors import Actor
 from workspaces.access.key_bounds import refuse_with_budget
 from workspaces.access.services import record_audit
@@ -132,7 +132,7 @@ def deploy_version(
     """Raises InvalidInput for a place that it has already, NotAPolicy for a reward model, VersionRetired,
     ArtifactRemoved, and NotAllowed for a key with a budget: a backend's prices hold for all of its models."""
     refuse_with_budget(by, "deploys nothing")
-    refuse_reward_model(version)
+    refuse_no_policy(version)
     faults = _find_priority_faults(priority)
     if len(remote_name) > 200 or "\x00" in remote_name:
         faults.append(FieldFault("remote_name", "is too long", "up to 200 characters"))

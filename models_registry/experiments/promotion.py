@@ -31,7 +31,7 @@ from models_registry.models import (
     Variant,
 )
 from models_registry.versions.approval import require_approval
-from models_registry.versions.services import drop_alias, find_last_move, move_alias, refuse_reward_model
+from models_registry.versions.services import drop_alias, find_last_move, move_alias, refuse_no_policy
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.storage.clock import database_now
@@ -45,7 +45,7 @@ def prepare_to_serve(version: ModelVersion) -> None:
     Raises NotAPolicy for a reward model, BackendRefused where a server cannot serve it or there is none. Where none
     answers nobody is served at all; that is logged, and the first decision loads the version.
     """
-    refuse_reward_model(version)
+    refuse_no_policy(version)
     try:
         ready_version(version)
     except BackendUnavailable as error:

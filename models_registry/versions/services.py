@@ -150,10 +150,12 @@ def refuse_remote(version: ModelVersion) -> None:
     _ = version.stored
 
 
-def refuse_reward_model(version: ModelVersion) -> None:
-    """Raises NotAPolicy: it scores texts, and cannot act."""
+def refuse_no_policy(version: ModelVersion) -> None:
+    """Raises NotAPolicy for what scores texts, or turns them into vectors, and cannot act."""
     if version.is_reward_model:
         raise NotAPolicy(f"{version} is a reward model: it scores texts for training and is not a policy.")
+    if version.is_encoder:
+        raise NotAPolicy(f"{version} is a sentence encoder: classifiers lie over it, and it is not a policy.")
 
 
 @transaction.atomic
@@ -161,11 +163,11 @@ def move_alias(*, by: Actor, version: ModelVersion, name: str, reason: str = "")
     """Points the alias at the version. One row per (model, name): no instant has two champions or none.
 
     The champion is changed through `promotion.promote_version`, which also ends a running experiment. Raises NotAPolicy
-    for a reward model under a name that serves, InvalidInput for what is no alias, VersionRetired, ArtifactRemoved, and
+    for no policy under a name that serves, InvalidInput for what is no alias, VersionRetired, ArtifactRemoved, and
     NotApproved for a challenger that the workspace wants approved.
     """
     if name in AliasName.values:
-        refuse_reward_model(version)
+        refuse_no_policy(version)
     if not re.fullmatch(ALIAS_NAME, name):
         fault = FieldFault(
             "alias", f"{name[:80]!r} is not an alias", "lower-case letters, digits and hyphens, up to 63"

@@ -227,10 +227,9 @@ class TestAliases:
             move_alias(by=by, version=version, name=name)
         assert moves(model) == [("champion", None, 1, "")]
 
-    def test_a_reward_model_may_be_named_but_not_serve(self, by, model):
-        judge = ModelVersionFactory(
-            registered_model=model, artifact=ArtifactFactory(workspace=by.workspace, kind="reward_model")
-        )
+    @pytest.mark.parametrize("kind", ["reward_model", "encoder"])
+    def test_what_is_no_policy_may_be_named_but_not_serve(self, by, model, kind):
+        judge = ModelVersionFactory(registered_model=model, artifact=ArtifactFactory(workspace=by.workspace, kind=kind))
         move_alias(by=by, version=judge, name="judge")
         for name in AliasName.values:
             with pytest.raises(NotAPolicy):

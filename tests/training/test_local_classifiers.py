@@ -9,6 +9,7 @@ import pytest
 
 from tests.tiny_encoder import make_encoder
 from tests.training.test_local_runs import ask, labelled, refused, write
+from training.management.commands.evaluate import find_model
 
 
 @pytest.mark.slow
@@ -54,3 +55,20 @@ def test_what_no_classifier_can_begin_with_is_refused_and_nothing_is_written(tmp
     said = refused("train", "--data", rows, "--output", output, "--method", "classifier", *flags)
     assert [line.split(":")[0] for line in said.splitlines()] == ["--batch-size", "--learning-rate", "--preset"]
     assert not output.exists()
+
+
+@pytest.mark.parametrize("inside", ["", "classifier"])
+def test_a_classifier_in_a_folder_is_no_model_to_evaluate_or_import(tmp_path: Path, inside: str) -> None:
+    (tmp_path / inside).mkdir(exist_ok=True)
+    (tmp_path / inside / "classifier.json").touch()
+    faults: list[str] = []
+    assert find_model(str(tmp_path), "", None, faults) is None
+    assert faults == [
+        f"--model: {tmp_path} is a classifier in a folder; a run of an instance makes one that is a version"
+    ]
+
+
+def test_an_encoder_in_a_folder_is_no_model_to_evaluate_or_import(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
+    faults: list[str] = []
+    assert find_model(str(tmp_path), "", None, faults) is None and "is a sentence encoder" in faults[0]

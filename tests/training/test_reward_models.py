@@ -33,6 +33,7 @@ from training.models import Evaluation, ExportJob
 from training.runs.reward_models import resolve_reward_version
 from training.runs.services import RunPlan, check_plan, start_run, switch_to_run
 from workspaces.access.actors import system
+from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -169,3 +170,34 @@ def test_a_run_makes_one_and_another_learns_from_it(agent, by, base_version, sto
     assert run_job(taught.job_id) is JobState.SUCCEEDED
     taught.refresh_from_db()
     assert taught.produced_version.artifact.kind == "model" and 0 < taught.metrics["reward"] < 1
+
+
+def make_version(agent, kind):
+    artifact = ArtifactFactory(workspace=agent.workspace, kind=kind)
+    new = NewVersion(artifact=artifact, method="base" if kind == "encoder" else "classifier")
+    return register_version(by=system(agent.workspace), model=agent.registered_model, new=new)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "classifier"])
+def test_neither_an_encoder_nor_a_classifier_is_exported(agent, kind):
+    version = make_version(agent, kind)
+    for format in ("merged", "onnx", "gguf"):
+        with pytest.raises((NotAPolicy, InvalidInput)) as refused:
+            start_export(by=system(agent.workspace), version=version, format=format)
+        reasons = [refused.value.message, *(fault.reason for fault in getattr(refused.value, "faults", ()))]
+        assert any(kind in reason for reason in reasons)
+    assert not ExportJob.objects.exists()
+
+
+def test_an_encoder_never_acts(agent):
+    by, encoder = system(agent.workspace), make_version(agent, "encoder")
+    suite = EvaluationSuiteFactory(agent=agent)
+    for act in (
+        lambda: promote_version(by=by, version=encoder, reason="by hand"),
+        lambda: start_experiment(by=by, treatment=encoder, plan=ExperimentPlan(), reason="a better one"),
+        lambda: start_scoring(by=by, suite=suite, version=encoder),
+    ):
+        with pytest.raises(NotAPolicy, match="is a sentence encoder"):
+            act()
+    faults = []
+    assert find_model(str(encoder), "", agent, faults) is None and "is a sentence encoder" in faults[0]

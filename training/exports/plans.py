@@ -110,8 +110,8 @@ def find_obstacles(version: ModelVersion, format: Format) -> Iterator[FieldFault
 
 
 def list_choices(version: ModelVersion) -> list[Choice]:
-    """Every format with its options, in the order of a form; none of a remote model or a reward model."""
-    if version.artifact is None or version.is_reward_model:
+    """Every format with its options, in the order of a form; none of a remote model, a classifier, or no policy."""
+    if version.artifact is None or version.is_classifier or not version.is_policy:
         return []
     recommended = recommend_quantisation(this_machine().memory_bytes)
 

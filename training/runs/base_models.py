@@ -12,7 +12,7 @@ from pathlib import Path
 from django.conf import settings
 
 from models_registry.artifacts.opening import local_root
-from training.engine.spec.base_files import is_sentence_encoder
+from training.engine.spec.base_files import find_encoder_fault, is_sentence_encoder
 from training.engine.spec.methods import METHODS
 from training.engine.spec.run_spec import REWARD_MODEL
 
@@ -68,4 +68,4 @@ def why_not_for(method: str, name: str, folder: Path) -> str | None:
         return f"{name} is a language model: a classifier begins with a sentence encoder, or with {WORDS}"
     if not METHODS[method].makes_classifier and is_encoder:
         return f"{name} is a sentence encoder, which writes no text: train a classifier over it, or name another base"
-    return None
+    return find_encoder_fault(folder) if is_encoder else None

@@ -16,7 +16,7 @@ from models_registry.artifacts.holders import require_files
 from models_registry.experiments.log import check_reason
 from models_registry.models import Alias, AliasName, ModelVersion
 from models_registry.versions.retirement import refuse_retired
-from models_registry.versions.services import refuse_reward_model
+from models_registry.versions.services import refuse_no_policy
 from training.evaluation.log_gate import ROWS
 from training.shadows import ANSWER
 from training.shadows.figures import find_untold, is_written
@@ -53,7 +53,7 @@ def start_shadow(*, by: Actor, agent: Agent, version: ModelVersion, plan: Shadow
     if faults:
         raise InvalidInput("The shadow cannot start.", faults=faults)
     reason = check_reason(reason)
-    refuse_reward_model(version)
+    refuse_no_policy(version)
     try:
         return _start(by, agent, version, plan, reason)
     except IntegrityError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from training.engine.classifiers.words import shorten
-from training.engine.spec.base_files import ENCODER_MODULES
+from training.engine.spec.base_files import find_encoder_fault
 
-OWN_MODULES = "sentence_transformers."
 BATCH = 64
 CHARACTERS_A_TOKEN = 4
 """About so many, in English: a longer text loses its middle before the encoder would drop its end."""
@@ -70,21 +68,3 @@ def load_encoder(folder: Path, device: torch.device) -> Encoder:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise BadEncoder(f"{folder} is no sentence encoder: {reason}") from error
     return Encoder(model, size)
-
-
-def find_encoder_fault(folder: Path) -> str | None:
-    """What a folder lacks to be a sentence encoder; None where nothing is missing. Loads nothing."""
-    if not (folder / "config.json").is_file() and not (folder / ENCODER_MODULES).is_file():
-        return f"{folder} is no sentence encoder: it has neither config.json nor {ENCODER_MODULES}"
-    if not any(folder.rglob("*.safetensors")):
-        return f"{folder} has no weights as safetensors"
-    if not (folder / ENCODER_MODULES).is_file():
-        return None
-    try:
-        kinds = [str(module["type"]) for module in json.loads((folder / ENCODER_MODULES).read_text(encoding="utf-8"))]
-    except (ValueError, TypeError, KeyError) as error:
-        return f"{folder}: {ENCODER_MODULES} cannot be read ({type(error).__name__})"
-    foreign = [kind for kind in kinds if not kind.startswith(OWN_MODULES)]
-    if foreign:
-        return f"{folder}: {ENCODER_MODULES} names {foreign[0]}, which is not part of sentence-transformers"
-    return None

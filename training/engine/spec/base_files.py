@@ -19,6 +19,7 @@ BASE_FILES = (
 
 ENCODER_MODULES = "modules.json"
 """What a folder of sentence-transformers has: its modules in order."""
+OWN_MODULES = "sentence_transformers."
 
 
 def is_sentence_encoder(folder: Path) -> bool:
@@ -27,7 +28,30 @@ def is_sentence_encoder(folder: Path) -> bool:
     if (folder / ENCODER_MODULES).is_file():
         return True
     try:
-        named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
-    except (OSError, ValueError, AttributeError):
+        named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures")
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
-    return bool(named) and all(str(name).endswith(("Model", "ForMaskedLM")) for name in named)
+    return (
+        isinstance(named, list) and bool(named) and all(str(name).endswith(("Model", "ForMaskedLM")) for name in named)
+    )
+
+
+def find_encoder_fault(folder: Path) -> str | None:
+    """What a folder lacks to be a sentence encoder; None where nothing is missing. Loads nothing."""
+    if not (folder / "config.json").is_file() and not (folder / ENCODER_MODULES).is_file():
+        return f"{folder} is no sentence encoder: it has neither config.json nor {ENCODER_MODULES}"
+    if not any(folder.rglob("*.safetensors")):
+        return f"{folder} has no weights as safetensors"
+    if not (folder / ENCODER_MODULES).is_file():
+        return None
+    try:
+        modules = json.loads((folder / ENCODER_MODULES).read_text(encoding="utf-8"))
+        kinds = [str(module["type"]) for module in modules]
+        places = [str(module.get("path", "")) for module in modules]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return f"{folder}: {ENCODER_MODULES} cannot be read ({type(error).__name__})"
+    foreign = [kind for kind in kinds if not kind.startswith(OWN_MODULES)]
+    if foreign:
+        return f"{folder}: {ENCODER_MODULES} names {foreign[0]}, which is not part of sentence-transformers"
+    outside = [place for place in places if not (folder / place).resolve().is_relative_to(folder.resolve())]
+    return f"{folder}: {ENCODER_MODULES} names {outside[0][:100]}, which is outside of it" if outside else None

@@ -26,7 +26,7 @@ from jobs.services import enqueue_job
 from models_registry.artifacts.holders import require_files
 from models_registry.artifacts.opening import artifact_path
 from models_registry.models import Alias, AliasName, ArtifactKind, ModelVersion
-from models_registry.versions.services import refuse_reward_model, store_artifact
+from models_registry.versions.services import refuse_no_policy, store_artifact
 from training.engine.rows.types import Labelled
 from training.engine.spec.methods import RowKind
 from training.engine.spec.result import SuiteAnswers
@@ -198,7 +198,7 @@ def find_suites(agent: Agent) -> list[EvaluationSuite]:
 def start_scoring(*, by: Actor, suite: EvaluationSuite, version: ModelVersion) -> Job:
     """The job that scores this version, the one that was asked for before, or a new one. Raises Conflict for a version
     of another model or a reward model, or that learnt from other prompts, and where rows of the suite were erased."""
-    refuse_reward_model(version)
+    refuse_no_policy(version)
     if version.registered_model_id != suite.agent.registered_model_id:
         raise Conflict(f"{version} is not a version of {suite.agent.slug}.")
     if suite.dataset.marked_at is not None:

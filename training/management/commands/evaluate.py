@@ -23,9 +23,10 @@ from models_registry.models import ModelVersion
 from models_registry.versions.references import FORMS, find_version, is_reference
 from training.engine.rows.prompt_forms import find_mismatch, form_of, read_forms
 from training.engine.rows.types import Labelled, Prompt
+from training.engine.spec.base_files import is_sentence_encoder
 from training.engine.spec.methods import RowKind
 from training.engine.spec.result import RunResult
-from training.engine.spec.run_spec import REWARD_MODEL
+from training.engine.spec.run_spec import CLASSIFIER, REWARD_MODEL
 from training.evaluation.plain_baseline import compare_with_words, teach_words_of
 from training.evaluation.suites.scoring import make_value, rankings_of, read_answers, summarise
 from training.evaluation.suites.texts import as_suite_row
@@ -40,7 +41,7 @@ from workspaces.commands import UncheckedCommand
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 SHOWN = 20
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
-TRAINED = ("model", "adapter")
+TRAINED = ("model", "adapter", "classifier")
 """Where `manage.py train` puts the weights in its output folder."""
 
 
@@ -217,6 +218,14 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
         if (folder / REWARD_MODEL).is_file():
             faults.append(f"--model: {given} is a reward model, which scores texts and is not a policy")
             return None
+        if (folder / CLASSIFIER).is_file():
+            faults.append(
+                f"--model: {given} is a classifier in a folder; a run of an instance makes one that is a version"
+            )
+            return None
+        if is_sentence_encoder(folder):
+            faults.append(f"--model: {given} is a sentence encoder, which turns texts into vectors and is not a policy")
+            return None
         config = folder / ADAPTER_CONFIG
         if not config.is_file():
             card = folder / CARD
@@ -248,6 +257,9 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
     if version.is_reward_model:
         faults.append(f"--model: {version} is a reward model, which scores texts and is not a policy")
         return None
+    if version.is_encoder:
+        faults.append(f"--model: {version} is a sentence encoder, which turns texts into vectors and is not a policy")
+        return None
     if version.is_remote:
         faults.append(f"--model: {version} is a remote model, whose weights are not here")
         return None
@@ -260,7 +272,7 @@ def find_model(given: str, base: str, agent: Agent | None, faults: list[str]) ->
 
 def _find_weights(folder: Path) -> Path:
     """The folder itself if it holds weights, else the one in it that `manage.py train` wrote."""
-    known = (CONFIG, ADAPTER_CONFIG, REWARD_MODEL)
+    known = (CONFIG, ADAPTER_CONFIG, REWARD_MODEL, CLASSIFIER)
     if any((folder / name).is_file() for name in known):
         return folder
     trained = [folder / name for name in TRAINED if (folder / name).is_dir()]
