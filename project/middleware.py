@@ -24,7 +24,7 @@ from project.pages.views import database_away
 from project.postgresql.watch import watch
 from workspaces.accounts.log_in import client_address
 from workspaces.errors import LengthRequired, NotAllowed, TooLarge
-from workspaces.http.api_errors import json_error
+from workspaces.http.api_errors import LATER, RETRY_SECONDS, json_error
 from workspaces.http.form_values import OF_PROGRAMS
 from workspaces.http.parsing import MAX_BODY
 from workspaces.storage.ids import uuid7
@@ -61,6 +61,19 @@ class RequestIdMiddleware:
             path = request.path[:LONGEST_PATH]
             who = {"address": client_address(request)} if response.status_code >= 400 else {}
             log.info("request", method=request.method, path=path, status=response.status_code, ms=milliseconds, **who)
+        return response
+
+
+class RetryAfterMiddleware:
+    """Every answer that says "later" says when, of pages, API and probes: what has not named a time, in a second."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if response.status_code in LATER:
+            response.headers.setdefault("Retry-After", str(RETRY_SECONDS))
         return response
 
 

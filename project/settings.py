@@ -70,6 +70,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "project.middleware.RequestIdMiddleware",
+    "project.middleware.RetryAfterMiddleware",
     "project.middleware.BrowserRulesMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

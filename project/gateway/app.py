@@ -49,6 +49,7 @@ from project.logging import request_logger
 from workspaces.access import actors
 from workspaces.access.services import find_key
 from workspaces.errors import FieldFault, InvalidInput, NotAllowed, ReckonerError, Unavailable
+from workspaces.http.api_errors import LATER, RETRY_SECONDS
 from workspaces.http.claims import close_claim, read_key
 from workspaces.http.idempotency import REPLAYED
 from workspaces.http.throttling import count_request, find_allowance
@@ -424,6 +425,8 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     response.headers["x-request-id"] = request.get(REQUEST_ID, "")
     response.headers["cache-control"] = "no-store"
     response.headers["server"] = "reckoner"
+    if response.status in LATER:
+        response.headers.setdefault("retry-after", str(RETRY_SECONDS))
 
 
 def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:

@@ -224,8 +224,6 @@ def _operation(name: str, says: str, answer: Mapping[str, Any], *, refusals: tup
         if status == 429:
             again = {"schema": {"enum": ["false"]}, "description": "The budget of the day is spent"}
             headers |= {**RATE_HEADERS, SHOULD_RETRY: again}
-        elif status == 503:  # of a full gateway
-            headers |= REFUSALS[429].headers
         content: dict[str, Any] = {"application/json": {"schema": _ref("Error")}}
         if status in EXAMPLES:
             content["application/json"]["example"] = EXAMPLES[status]

@@ -13,16 +13,14 @@ from contextlib import contextmanager
 
 from workspaces.access.actors import Actor
 from workspaces.errors import ReckonerError, TooManyRequests, Unavailable
+from workspaces.http.api_errors import RETRY_SECONDS
 
-RETRY_SECONDS = 1
 Owner = tuple[str, ...]
 """A workspace and a key of it."""
 
 
 class Full(Unavailable):
-    """`wait`: seconds, for Retry-After."""
-
-    wait = RETRY_SECONDS
+    """The gateway has as many chats, or bytes of them, as it may have."""
 
 
 class HeldBodies:

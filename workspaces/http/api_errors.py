@@ -19,6 +19,10 @@ from workspaces.storage.full_disk import find_full_disk
 
 logger = structlog.get_logger(__name__)
 
+LATER = (429, 503)
+"""Statuses whose answers have a Retry-After, wherever they come from."""
+RETRY_SECONDS = 1
+"""What it says where nothing names another time."""
 DRF_CODES = {
     400: "invalid_input",
     401: "not_authenticated",

@@ -57,6 +57,9 @@ class Refusal:
         return {"error": error}
 
 
+RETRY_AFTER = {
+    "Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer", "minimum": 1}, "example": 17}
+}
 REFUSALS = {
     400: Refusal(
         "NotUsable",
@@ -129,19 +132,14 @@ REFUSALS = {
         "The key has used up its requests of this minute. Nothing was done.",
         "too_many_requests",
         "This key may send 30000 requests per minute. Wait for the time in Retry-After.",
-        headers={
-            "Retry-After": {
-                "description": "Seconds to wait",
-                "schema": {"type": "integer", "minimum": 1},
-                "example": 17,
-            }
-        },
+        headers=RETRY_AFTER,
     ),
     503: Refusal(
         "Unavailable",
         "Temporarily unavailable. Send the same request again.",
         "unavailable",
         "The database does not answer. Send the same request again.",
+        headers=RETRY_AFTER,
     ),
     507: Refusal(
         "NoSpace",

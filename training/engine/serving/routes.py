@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 LARGEST_BODY = 8 << 20
 DRAINED_BODY = 64 << 20
+LATER, RETRY_SECONDS = (429, 503), 1
+"""Statuses whose answers have a Retry-After, and what it says."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -179,11 +181,13 @@ def _model(artifact: Artifact, resident: frozenset[str]) -> dict[str, Any]:
 
 
 def _answer(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    if status in LATER:
+        headers = {"retry-after": str(RETRY_SECONDS)} | (headers or {})
     return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
 
 
 def _refusal(fault: Fault) -> Response:
-    headers = {"unauthorised": {"www-authenticate": "Bearer"}, "overloaded": {"retry-after": "1"}}.get(fault.code)
+    headers = {"www-authenticate": "Bearer"} if fault.code == "unauthorised" else None
     return _answer({"error": fault.as_body()}, status=fault.status, headers=headers)
 
 
