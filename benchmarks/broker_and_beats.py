@@ -45,7 +45,7 @@ OURS = "dedupe_key LIKE 'due-%%'"
 
 @contextmanager
 def second_beat(instance: Instance) -> Iterator[Path]:
-    """What it logs."""
+    """Runs another beat beside the instance's; yields the path of its log."""
     log = instance.var / "second-beat.log"
     command = [sys.executable, "-m", "celery", "-A", "project.beat", "beat", "--pidfile=", "--loglevel", "INFO"]
     with log.open("wb") as output:

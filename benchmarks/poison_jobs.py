@@ -71,7 +71,7 @@ def exits(context: Any) -> None:
 
 
 def is_killed(context: Any) -> None:
-    """As by the kernel when memory runs out."""
+    """Ends as the kernel ends a process when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

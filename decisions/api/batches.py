@@ -55,7 +55,7 @@ def body_of(struct: type[msgspec.Struct], *, most: int = MAX_ITEMS) -> dict[str,
 
 
 def _moments_of(items: Iterable[tuple[int, Any]]) -> Iterator[dt.datetime]:
-    """What the sender's clock said of each item, where it says anything."""
+    """Yields the times that the sender's clock gave the items, where it gave any."""
     for _, item in items:
         for name in ("observed_at", "started_at"):
             if isinstance(moment := getattr(item, name, None), dt.datetime):

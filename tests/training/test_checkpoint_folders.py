@@ -17,11 +17,9 @@ from jobs.runner import run_job
 from models_registry.artifacts.opening import artifact_path
 from models_registry.backends.endpoint import ScoreItem
 from models_registry.backends.model_server import score
-from models_registry.backends.outbound import close_clients
 from models_registry.backends.prompts import Prompt
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
-from tools.model_server import running_model_server
 from training.datasets.snapshots import import_labelled
 from training.exports.services import start_export
 from training.models import TrainingRun
@@ -51,14 +49,6 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, tiny_run: Path, setti
     tokenizer.save_pretrained(place)
     settings.BASE_MODELS = [str(place.parent)]
     return place
-
-
-@pytest.fixture
-def served(store: Path, settings: Any) -> Any:
-    with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
-        settings.MODEL_SERVER_URL = address
-        yield
-        close_clients()
 
 
 def finish(run: TrainingRun) -> Any:

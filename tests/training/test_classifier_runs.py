@@ -11,14 +11,12 @@ from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.backends.endpoint import ScoreItem
 from models_registry.backends.model_server import score
-from models_registry.backends.outbound import close_clients
 from models_registry.backends.prompts import Prompt
 from models_registry.models import BASE_METHOD, ArtifactKind, ModelVersion
 from models_registry.versions.services import get_champion
 from tests.engine_task import labelled
 from tests.tiny_encoder import make_encoder
 from tools.factories import OPTIONS
-from tools.model_server import running_model_server
 from training.datasets.snapshots import import_labelled
 from training.errors import InvalidRun
 from training.models import TrainingRun
@@ -34,14 +32,6 @@ def encoder(tmp_path: Path, settings: Any) -> Path:
     folder = make_encoder(tmp_path / "models" / "small-encoder")
     settings.BASE_MODELS = [str(folder.parent)]
     return folder
-
-
-@pytest.fixture
-def served(store: Path, settings: Any) -> Any:
-    with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
-        settings.MODEL_SERVER_URL = address
-        yield
-        close_clients()
 
 
 @pytest.fixture

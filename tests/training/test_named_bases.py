@@ -15,14 +15,12 @@ from jobs.runner import run_job
 from models_registry.artifacts.opening import artifact_path
 from models_registry.backends.endpoint import ScoreItem
 from models_registry.backends.model_server import score
-from models_registry.backends.outbound import close_clients
 from models_registry.backends.prompts import Prompt
 from models_registry.errors import NoChampion
 from models_registry.models import BASE_METHOD, ModelVersion
 from models_registry.versions.services import get_champion
 from tests.engine_task import labelled
 from tools.factories import OPTIONS
-from tools.model_server import running_model_server
 from training.datasets.snapshots import import_labelled
 from training.errors import InvalidRun
 from training.exports.services import start_export
@@ -49,14 +47,6 @@ def folder(tmp_path: Path, tiny_run: Path, settings: Any) -> Path:
     (place / "MANIFEST.json").write_text("{}")
     settings.BASE_MODELS = [str(place.parent)]
     return place
-
-
-@pytest.fixture
-def served(store: Path, settings: Any) -> Any:
-    with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
-        settings.MODEL_SERVER_URL = address
-        yield
-        close_clients()
 
 
 @pytest.fixture

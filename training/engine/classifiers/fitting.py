@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from training.engine.attempt.attempt import Attempt
-from training.engine.classifiers.options import name_of, parts_of
-from training.engine.classifiers.policy import SHARPNESS, Features, Floats, Head, all_columns
+from training.engine.classifiers.options import columns_of, name_of, parts_of
+from training.engine.classifiers.policy import SHARPNESS, Features, Floats, Head
 from training.engine.rows.types import Labelled, Logged
 from training.engine.spec.refused import Refused
 
@@ -100,7 +100,7 @@ class _Model(nn.Module):
 
     def __init__(self, lessons: Lessons, names: Floats | None, device: torch.device) -> None:
         super().__init__()
-        self.columns = all_columns([lessons.options])
+        self.columns = columns_of(lessons.options)
         place_of = {column: place for place, column in enumerate(self.columns)}
         incidence = torch.zeros(len(lessons.options), len(self.columns), device=device)
         for row, option in enumerate(lessons.options):
@@ -173,7 +173,7 @@ class _Model(nn.Module):
 
 
 def fit_head(attempt: Attempt, lessons: Lessons, names: Floats | None, penalty: float, say: Say) -> tuple[_Model, int]:
-    """The head that was fitted, and the number of its updates. `names` (K, d): vectors of the options' names.
+    """Fits a head; returns it and the number of its updates. `names` (K, d): vectors of the options' names.
     `penalty`: as a multiple of the least one."""
     settings = attempt.spec.classifier
     device = attempt.device
@@ -221,7 +221,7 @@ def costs(logits: Tensor, lessons: Lessons, noise: float, temperature: float = 1
 
 @torch.no_grad()
 def find_temperature(model: _Model, held: Lessons, noise: float) -> tuple[float, float]:
-    """The temperature under which rows that the head has not seen cost least, and their mean cost then."""
+    """Finds the temperature under which rows that the head has not seen cost least, and their mean cost then."""
     logits = model(held.features)
     losses = [float(costs(logits, held, noise, float(temperature)).mean()) for temperature in TEMPERATURES]
     best = int(np.argmin(losses))
@@ -229,5 +229,5 @@ def find_temperature(model: _Model, held: Lessons, noise: float) -> tuple[float,
 
 
 def name_vectors(lessons: Lessons, embed: Callable[[Sequence[str]], Floats]) -> Floats:
-    """(K, d) of the options' names."""
+    """Embeds the options' names: (K, d)."""
     return embed([name_of(option) for option in lessons.options])

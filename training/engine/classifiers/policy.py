@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from training.engine.classifiers.encoders import Encoder, load_encoder
-from training.engine.classifiers.options import columns_of, name_of, parts_of
+from training.engine.classifiers.options import name_of, parts_of
 from training.engine.classifiers.words import KINDS, Words
 from training.engine.rows.types import Prompt
 from training.engine.spec.run_spec import CLASSIFIER, ModelSource
@@ -42,7 +42,8 @@ class BadClassifier(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Of n prompts: `vectors` (n, d) by the encoder, `counted` (n, f) sparse by words; None where there is none."""
+    """The features of n prompts: `vectors` (n, d) by the encoder, `counted` (n, f) sparse by words; None where there is
+    none."""
 
     vectors: Floats | None
     counted: Any | None
@@ -70,12 +71,11 @@ class Head:
 
 @dataclass(slots=True)
 class Classifier:
-    """A policy over options. `source`: the folders that it was read from, None of one that was made here."""
+    """A policy over options."""
 
     head: Head
     words: Words | None = None
     encoder: Encoder | None = None
-    source: ModelSource | None = None
     _places: dict[str, int] = field(init=False)
     _matrices: OrderedDict[tuple[str, ...], tuple[Floats, Floats | None]] = field(init=False)
 
@@ -85,7 +85,7 @@ class Classifier:
 
     @property
     def kind(self) -> str:
-        """words, encoder, or encoder and words."""
+        """Names its features: words, encoder, or encoder and words."""
         return " and ".join(name for name, has in (("encoder", self.encoder), ("words", self.words)) if has)
 
     def read(self, prompts: Sequence[Prompt]) -> Features:
@@ -99,7 +99,7 @@ class Classifier:
         return self.score(self.read(prompts), options)
 
     def score(self, features: Features, options: Sequence[tuple[str, ...]]) -> list[Floats]:
-        """As `log_probabilities`, of prompts whose features are known."""
+        """Does the same for prompts whose features are known."""
         of_columns = self._score_columns(features)
         scored = []
         for row, offered in enumerate(options):
@@ -137,23 +137,23 @@ class Classifier:
         return kept
 
     def tensors(self) -> dict[str, Any]:
-        """All that was learnt, by name."""
-        told: dict[str, Any] = {f"{name}.weight": weights for name, weights in self.head.weights.items()}
-        told["bias"] = self.head.bias
-        told["of_names"] = np.array([self.head.of_names], dtype=np.float32)
-        told["temperature"] = np.array([self.head.temperature], dtype=np.float32)
+        """Everything that was learnt, by name."""
+        tensors: dict[str, Any] = {f"{name}.weight": weights for name, weights in self.head.weights.items()}
+        tensors["bias"] = self.head.bias
+        tensors["of_names"] = np.array([self.head.of_names], dtype=np.float32)
+        tensors["temperature"] = np.array([self.head.temperature], dtype=np.float32)
         for kind in KINDS if self.words is not None else ():
             assert self.words is not None
-            told[f"words.{kind}.kept"] = self.words.kept[kind]
-            told[f"words.{kind}.rarity"] = self.words.rarity[kind]
-        return told
+            tensors[f"words.{kind}.kept"] = self.words.kept[kind]
+            tensors[f"words.{kind}.rarity"] = self.words.rarity[kind]
+        return tensors
 
     def save(self, folder: Path) -> None:
         """Writes the head, without the encoder: its folder is the base's."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({name: np.ascontiguousarray(tensor) for name, tensor in self.tensors().items()}, folder / WEIGHTS)
-        told = {"schema_version": 1, "kind": self.kind, "columns": self.head.columns}
-        (folder / CLASSIFIER).write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        description = {"schema_version": 1, "kind": self.kind, "columns": self.head.columns}
+        (folder / CLASSIFIER).write_text(json.dumps(description, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def is_classifier(source: ModelSource) -> bool:
@@ -163,19 +163,19 @@ def is_classifier(source: ModelSource) -> bool:
 
 
 def load_classifier(source: ModelSource, device: torch.device) -> Classifier:
-    """The head in `source.adapter` over the encoder in `source.path`, or one of words alone in `source.path`. Raises
-    BadClassifier, BadEncoder."""
+    """Reads the head in `source.adapter` over the encoder in `source.path`, or a head of words alone in `source.path`.
+    Raises BadClassifier, BadEncoder."""
     assert source.path is not None
     folder = Path(source.adapter or source.path)
     encoder = load_encoder(Path(source.path), device) if source.adapter is not None else None
-    return read_classifier(folder, encoder, source)
+    return read_classifier(folder, encoder)
 
 
-def read_classifier(folder: Path, encoder: Encoder | None, source: ModelSource | None = None) -> Classifier:
-    """The head in the folder. Raises BadClassifier where it is none, or belongs to another encoder."""
+def read_classifier(folder: Path, encoder: Encoder | None) -> Classifier:
+    """Reads the head in the folder. Raises BadClassifier where it is none, or belongs to another encoder."""
     try:
-        told = json.loads((folder / CLASSIFIER).read_text(encoding="utf-8"))
-        columns = tuple(map(str, told["columns"]))
+        description = json.loads((folder / CLASSIFIER).read_text(encoding="utf-8"))
+        columns = tuple(map(str, description["columns"]))
         tensors = load_file(folder / WEIGHTS)
         words = None
         if f"words.{KINDS[0]}.kept" in tensors:
@@ -195,9 +195,4 @@ def read_classifier(folder: Path, encoder: Encoder | None, source: ModelSource |
             raise BadClassifier(f"{folder} does not fit: {fault}")
     if head.bias.shape != (len(columns),) or not head.temperature > 0:
         raise BadClassifier(f"{folder} does not fit: its bias or its temperature is not of its columns")
-    return Classifier(head, words, encoder, source)
-
-
-def all_columns(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The columns of a head that learns from rows with these options."""
-    return columns_of(sorted({option for offered in options for option in offered}))
+    return Classifier(head, words, encoder)

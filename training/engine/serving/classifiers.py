@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
 
 import torch
 
 from training.engine.classifiers.encoders import BadEncoder, Encoder, load_encoder
 from training.engine.classifiers.policy import BadClassifier, Classifier, read_classifier
-from training.engine.rows.types import Prompt
 from training.engine.serving.artifacts import Artifact, ArtifactStore
 from training.engine.serving.faults import Fault
 
@@ -47,19 +45,6 @@ class ClassifierPool:
         self._classifiers.move_to_end(artifact.digest)
         return loaded
 
-    def score(
-        self, artifact: Artifact, prompts: Sequence[Prompt], options: Sequence[tuple[str, ...]]
-    ) -> list[list[float] | Fault]:
-        """Probabilities of each prompt's own options, or the fault of all. Never raises Fault."""
-        try:
-            classifier = self.get(artifact)
-        except Fault as fault:
-            return [fault] * len(prompts)
-        return [
-            _normalise(artifact.digest, torch.from_numpy(log_p).double().exp())
-            for log_p in classifier.log_probabilities(prompts, options)
-        ]
-
     def _load(self, artifact: Artifact) -> Classifier:
         encoder = self._encoder(artifact.base) if artifact.base is not None else None
         with self._store.reading(artifact):
@@ -85,14 +70,6 @@ class ClassifierPool:
             log.info("loaded encoder %s", digest)
         self._encoders.move_to_end(digest)
         return loaded
-
-
-def _normalise(digest: str, p: torch.Tensor) -> list[float] | Fault:
-    total = float(p.sum())
-    if 0.5 < total < 1.5:  # false for NaN as well
-        normalised: list[float] = (p / total).tolist()
-        return normalised
-    return Fault("artifact_unusable", f"model {digest} gives no probabilities", "model")
 
 
 def _unusable(digest: str, error: Exception) -> Fault:

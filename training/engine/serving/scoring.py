@@ -49,12 +49,7 @@ def score(pool: ModelPool, questions: Sequence[Question]) -> list[Answer]:
         except Fault as fault:
             answers[index] = fault
     for digest, indices in by_classifier.items():
-        asked = [questions[index] for index in indices]
-        scored = pool.classifiers.score(
-            pool.store.find_served(digest), [one.prompt for one in asked], [one.options for one in asked]
-        )
-        for index, answer in zip(indices, scored, strict=True):
-            answers[index] = answer
+        _score_by_classifier(pool, digest, questions, indices, answers)
     for digest, indices in by_base.items():
         try:
             base = pool.base(digest)
@@ -65,6 +60,21 @@ def score(pool: ModelPool, questions: Sequence[Question]) -> list[Answer]:
         for part in _parts(pool, digest, questions, indices):
             _score_part(pool, base, questions, part, answers)
     return answers
+
+
+def _score_by_classifier(
+    pool: ModelPool, digest: str, questions: Sequence[Question], indices: Sequence[int], answers: list[Answer]
+) -> None:
+    try:
+        classifier = pool.classifiers.get(pool.store.find_served(digest))
+    except Fault as fault:
+        for index in indices:
+            answers[index] = fault
+        return
+    prompts = [questions[index].prompt for index in indices]
+    scored = classifier.log_probabilities(prompts, [questions[index].options for index in indices])
+    for index, log_p in zip(indices, scored, strict=True):
+        answers[index] = _normalise(digest, torch.from_numpy(log_p).double().exp().tolist())
 
 
 def _parts(
@@ -154,11 +164,12 @@ def _forward(
             base.rows([questions[index].model for index in rows]),
         )
     for index, row in zip(rows, log_p.double().exp().tolist(), strict=True):
-        probabilities = row[: len(questions[index].options)]
-        total = sum(probabilities)
-        if 0.5 < total < 1.5:  # false for NaN as well
-            answers[index] = [probability / total for probability in probabilities]
-        else:
-            answers[index] = Fault(
-                "artifact_unusable", f"model {questions[index].model} gives no probabilities", "model"
-            )
+        answers[index] = _normalise(questions[index].model, row[: len(questions[index].options)])
+
+
+def _normalise(model: str, probabilities: Sequence[float]) -> Answer:
+    """Divides them by their sum, which rounding has moved from 1; a fault where they are none."""
+    total = sum(probabilities)
+    if 0.5 < total < 1.5:  # false for NaN as well
+        return [probability / total for probability in probabilities]
+    return Fault("artifact_unusable", f"model {model} gives no probabilities", "model")
