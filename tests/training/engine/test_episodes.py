@@ -106,7 +106,10 @@ class TestLearning:
         assert {"reward", "solved", "score", "steps_taken", "faults", "kl", "loss"} <= told_of
 
 
-def test_a_resumed_run_ends_with_the_same_weights(world: World, tmp_path: Path) -> None:
+def test_a_resumed_run_ends_with_the_same_weights(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.engine.updates.fit.pause_for", lambda taken, wanted: wanted)  # after every step
     spec = few(world, curriculum={"order": "uncertain"}, kl=0.1) | {"checkpoint_every_seconds": 0.001}
     run = write_run(tmp_path / "run", spec, train=tasks("lamps", 8))
     assert engine(run) == 0

@@ -51,3 +51,17 @@ def test_modules_in_the_folder_are_taken(tmp_path: Path) -> None:
 )
 def test_a_config_that_names_no_architectures_is_no_encoder(tmp_path: Path, config: str) -> None:
     assert not is_sentence_encoder(lay_out(tmp_path, config=config))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "is_encoder"),
+    [
+        ("BertModel", True),
+        ("XLMRobertaForMaskedLM", True),
+        ("GPT2LMHeadModel", False),
+        ("GPT2DoubleHeadsModel", False),
+        ("Qwen2ForCausalLM", False),
+    ],
+)
+def test_a_class_with_a_head_that_writes_is_no_encoder(architecture: str, is_encoder: bool, tmp_path: Path) -> None:
+    assert is_sentence_encoder(lay_out(tmp_path, config=json.dumps({"architectures": [architecture]}))) is is_encoder

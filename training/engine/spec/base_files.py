@@ -31,9 +31,13 @@ def is_sentence_encoder(folder: Path) -> bool:
         named = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures")
     except (OSError, ValueError, AttributeError, RecursionError):
         return False
-    return (
-        isinstance(named, list) and bool(named) and all(str(name).endswith(("Model", "ForMaskedLM")) for name in named)
-    )
+    return isinstance(named, list) and bool(named) and all(map(_names_encoder, named))
+
+
+def _names_encoder(architecture: object) -> bool:
+    """Whether a class of transformers has no head that writes: BertModel, not GPT2LMHeadModel."""
+    name = str(architecture)
+    return name.endswith("ForMaskedLM") or (name.endswith("Model") and not name.endswith(("HeadModel", "HeadsModel")))
 
 
 def find_encoder_fault(folder: Path) -> str | None:
