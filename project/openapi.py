@@ -12,7 +12,7 @@ from decisions.api import examples as decisions_examples
 from decisions.api import judge_examples, queue_examples, reward_examples
 from decisions.notes_app import examples as notes_app_examples
 from models_registry.api import examples as models_registry_examples
-from training.api import acting_examples
+from training.api import acting_examples, best_examples
 from training.api import examples as training_examples
 from training.exports import examples as export_examples
 from workspaces.http import examples as workspaces_examples
@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     **notes_app_examples.EXAMPLES,
     **training_examples.EXAMPLES,
     **acting_examples.EXAMPLES,
+    **best_examples.EXAMPLES,
     **export_examples.EXAMPLES,
 }
 

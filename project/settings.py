@@ -335,6 +335,7 @@ SPECTACULAR_SETTINGS = {
         "VersionStateEnum": "models_registry.models.VersionState",
         "ExportStateEnum": "training.models.export.ExportState",
         "ExportFormatEnum": "training.models.export.ExportFormat",
+        "PolicyKindEnum": "training.runs.candidates.POLICY_KINDS",
         "RunStateEnum": "training.models.run.RUN_STATE_CHOICES",
     },
     "PATH_CONVERTER_OVERRIDES": {

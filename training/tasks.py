@@ -15,11 +15,11 @@ from training.evaluation.suites import services as suites
 from training.exports import services as exports
 from training.imports import services as imports
 from training.lineage import erasure
+from training.loops import best
 from training.loops.first_model import services as first_models
 from training.loops.pipeline import services as pipelines
 from training.loops.rehearsal import services as rehearsals
 from training.runs import services as runs
-from training.runs.new_decisions import start_requested_run
 from training.shadows import ANSWER, rounds
 from training.shadows import services as shadows
 from training.supervision import job as supervision
@@ -29,12 +29,13 @@ of_engine = partial(job_kind, stall_setting="RUN_STALL_SECONDS")
 of_engine(runs.SUPERVISE, queue="training", on_end=runs.end_with_job)(supervision.supervise_run)
 of_engine(exports.EXPORT, queue="exports", on_end=exports.end_with_job)(exports.export_version)
 of_engine(suites.SCORE, queue="training")(suites.score_version)
-job_kind(freezing.KIND)(partial(freezing.freeze_dataset, start_run=start_requested_run))
+job_kind(freezing.KIND)(partial(freezing.freeze_dataset, start_runs=best.start_requested_best))
 job_kind(task_datasets.KIND)(task_datasets.draw_datasets_in_job)
 job_kind(recording.KIND)(recording.record_held_out_episodes)
 job_kind(imports.KIND)(imports.run_import)
 job_kind(erasure.KIND)(erasure.erase_person)
 job_kind(first_models.KIND, on_end=first_models.end_with_job)(first_models.train_first_model)
+job_kind(best.KIND, on_end=best.end_with_job)(best.train_best)
 job_kind(pipelines.KIND, on_end=pipelines.end_with_job)(pipelines.run_pipeline)
 job_kind(rehearsals.KIND, on_end=rehearsals.end_with_job)(rehearsals.rehearse)
 job_kind(ANSWER, on_end=shadows.end_with_job)(rounds.answer_shadow)

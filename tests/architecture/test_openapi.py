@@ -75,6 +75,7 @@ from tools.factories import (
     uuid7,
 )
 from tools.openapi import document_faults, example_faults, missing_examples, operations, schema_faults, shown
+from training.api import best_examples
 from training.api import examples as training
 from training.datasets.snapshots import snapshot_ledger
 from training.exports import examples as export_examples
@@ -330,6 +331,9 @@ def make_ledger(workspace):
         training.IMPORT: JobFactory(workspace=workspace, kind="training.import", payload=IMPORT_PAYLOAD).id,
         training.FREEZING: JobFactory(
             workspace=workspace, kind="training.freeze_dataset", payload={"agent": "filer", "name": "n"}
+        ).id,
+        best_examples.BEST: JobFactory(
+            workspace=workspace, kind="training.train_best", payload={"agent": "filer", "tag": "best-1"}
         ).id,
         ledger.CALCULATION: JobFactory(
             workspace=workspace, kind="decisions.calculate_rewards", payload={"requested_by": "system"}

@@ -39,10 +39,10 @@ from training.errors import EmptyDataset, InvalidRun, RunOver
 from training.evaluation.scores import gate_version, score_predictions
 from training.exports.services import end_with_job as end_export
 from training.exports.services import start_export
+from training.loops.best import start_requested_best
 from training.models import DatasetItem, DatasetSnapshot, TrainingRun
 from training.rows.reward_scale import reward_if, training_scale
 from training.run_states import TERMINAL_STATES, TRANSITIONS, InvalidTransition, RunState, check_transition
-from training.runs.new_decisions import start_requested_run
 from training.runs.services import RunPlan, cancel_run, check_plan, end_with_job, move_run, start_run
 from workspaces.models import AuditEntry
 
@@ -400,7 +400,7 @@ class TestDatasets:
         monkeypatch.setattr(context, "note_progress", lambda *said: told.append(said))
         Job.objects.update(fence=job.fence + 1)
         with pytest.raises(StaleFence):
-            freeze_dataset(context, start_run=start_requested_run)
+            freeze_dataset(context, start_runs=start_requested_best)
         assert not DatasetSnapshot.objects.exists() and not DatasetItem.objects.exists()
         assert told and 0 <= told[0][0] <= 1 and told[0][1] == "1 rows"
         Job.objects.update(state="queued", lease_until=None)

@@ -183,9 +183,12 @@ class TestOnePress:
         assert (run.state, run.requested_by) == ("queued", admin.email)
         assert [item.decision_id for item in run.dataset.items.order_by("id")] == [first.id, silent.id]
         assert run.spec["optimiser"] == round_settings("tiny", 202)["optimiser"]
-        assert client.get(sent[0])["Location"] == at("run", workspace, run.id)
+        best = Job.objects.get(kind="training.train_best")
+        assert client.get(sent[0])["Location"] == at("best", workspace, best.id)
         polled = client.get(sent[0], headers={"HX-Request": "true"})
-        assert polled["HX-Redirect"] == at("run", workspace, run.id)
+        assert polled["HX-Redirect"] == at("best", workspace, best.id)
+        words = TrainingRun.objects.get(method="classifier")
+        assert (words.dataset, words.base_version, words.heldout) == (run.dataset, champion, heldout)
         # Nothing is new: no second run. A later decision is, and it alone.
         assert self.press(client, workspace)["Location"] == at("train-new", workspace)
         assert "There are no new decisions" in client.get(at("train-new", workspace)).content.decode()
@@ -196,7 +199,7 @@ class TestOnePress:
         newest = TrainingRun.objects.latest("id")
         assert [item.decision_id for item in newest.dataset.items.order_by("id")] == [silent.id, later.id]
         # The first question asked again still has its answer; a run that failed has learnt nothing.
-        TrainingRun.objects.filter(id=newest.id).update(state="failed", finished_at=timezone.now())
+        TrainingRun.objects.filter(dataset=newest.dataset).update(state="failed", finished_at=timezone.now())
         assert self.press(client, workspace)["Location"] != at("train-new", workspace)
 
     def test_a_program_starts_it_by_one_call(self, agent: Any, champion: Any, api: Any, store: Any) -> None:

@@ -49,6 +49,7 @@ A_FREEZING = {
     "held_out": None,
     "demonstrations": None,
     "run": None,
+    "best": None,
     "created_at": MOMENT,
     "finished_at": None,
 }

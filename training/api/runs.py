@@ -38,6 +38,7 @@ from training.runs.services import RunPlan, cancel_run, prepare_run, start_run
 from training.runs.shown.curves import write_curves
 from training.runs.shown.samples import NO_SAMPLES, read_samples
 from training.runs.sweeps import start_sweep
+from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault, NotFound
 from workspaces.http.openapi import ErrorSerializer
 from workspaces.http.permissions import acting
@@ -126,6 +127,13 @@ class SweepStart(APIView):
         plan = _read_plan(request, fields)
         tag, runs = start_sweep(by=acting(request), agent=current.agent, plan=plan, grid=fields["grid"])
         return Response({"tag": tag, "runs": [run.pk for run in runs]}, status=201)
+
+
+def find_dataset(by: Actor, pk: UUID | None, field: str) -> DatasetSnapshot | None:
+    """The workspace's dataset that the field of a body names; None where it names none. Raises NotFound."""
+    datasets = DatasetSnapshot.objects.for_workspace(by.workspace).select_related("agent")
+    found: DatasetSnapshot | None = _find(datasets, pk, field)
+    return found
 
 
 def _find(queryset: Any, pk: UUID | None, field: str) -> Any:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training.api import datasets, runs
+from training.api import best, datasets, runs
 from training.environments import api as environments
 from training.environments.solving import api as solving
 from training.evaluation.suites import api as suites
@@ -34,6 +34,8 @@ urlpatterns = [
     path("runs", runs.RunList.as_view(), name="api-runs"),
     path("runs/sweeps", runs.SweepStart.as_view(), name="api-run-sweeps"),
     path("runs/train", runs.TrainNew.as_view(), name="api-train-new"),
+    path("runs/best", best.BestStart.as_view(), name="api-run-best"),
+    path("runs/best/<uuid:pk>", best.BestDetail.as_view(), name="api-run-best-detail"),
     path("runs/<uuid:pk>", runs.RunDetail.as_view(), name="api-run"),
     path("runs/<uuid:pk>/events", runs.RunEvents.as_view(), name="api-run-events"),
     path("runs/<uuid:pk>/curves", runs.RunCurves.as_view(), name="api-run-curves"),

@@ -1,7 +1,7 @@
 """The job that freezes an agent's rewarded decisions, or people's labels of them, as a dataset. It reads the whole
 ledger, so no request does it.
 
-When it was queued together with a run (`training.runs.new_decisions`), the run starts on the new dataset.
+When it was queued together with runs (`training.runs.new_decisions`), the runs start on the new dataset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jobs.services import enqueue_job
 from training.datasets.of_labels import snapshot_labels
 from training.datasets.snapshots import OTHER_KIND, REBUILT, snapshot_ledger
 from training.errors import EmptyDataset, InvalidRun
-from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot, TrainingRun
+from training.models import LEDGER_KINDS, DatasetKind, DatasetSnapshot
 from training.rows.labels import LabelQuestion
 from training.rows.selection import ALL, Filters
 from training.rows.shapes_of.shapes import find_versions
@@ -39,12 +39,13 @@ NEEDED: Mapping[str, str] = {
 """What a decision must have to make a row, by kind of dataset."""
 
 
-class StartRun(Protocol):
-    """Starts the run that a dataset was queued together with. Runs are built on datasets, so `training.tasks` hands
+class StartRuns(Protocol):
+    """Starts the runs that a dataset was queued together with. Runs are built on datasets, so `training.tasks` hands
     the implementation to the job."""
 
-    def __call__(self, *, by: Actor, dataset: DatasetSnapshot, requested: Mapping[str, Any]) -> TrainingRun:
-        """Called in the transaction that makes the dataset. Raises InvalidRun."""
+    def __call__(self, *, by: Actor, dataset: DatasetSnapshot, requested: Mapping[str, Any]) -> Mapping[str, str]:
+        """Called in the transaction that makes the dataset. Returns what the job's result says of them: at least `run`,
+        an ID. Raises InvalidRun."""
 
 
 def start_freezing(
@@ -67,8 +68,8 @@ def start_freezing(
     `unused_at`: only decisions that no run had learnt from at that moment. `least_confidence`: beside people's labels,
     suggestions of the auto-labeler that are at least so confident make rows; None: none do. `held_out`: about this
     share of the rows becomes a dataset of its own. `apart_from`: as of `snapshot_ledger`. `negatives`: with wrong rows
-    that are made up (`training.rows.negatives`). `run`: what `StartRun` starts on the dataset. Raises InvalidInput with
-    every fault.
+    that are made up (`training.rows.negatives`). `run`: what `StartRuns` starts on the dataset. Raises InvalidInput
+    with every fault.
     """
     faults = find_faults(kind, filters, held_out=held_out, suggestions=least_confidence is not None)
     faults += find_kind_faults(agent, kind)
@@ -162,7 +163,7 @@ def _moment(asked: Mapping[str, Any]) -> dt.datetime | None:
     return dt.datetime.fromisoformat(asked["unused_at"]) if asked.get("unused_at") else None
 
 
-def freeze_dataset(context: JobContext, *, start_run: StartRun) -> dict[str, Any] | None:
+def freeze_dataset(context: JobContext, *, start_runs: StartRuns) -> dict[str, Any] | None:
     """The job ends in the transaction that makes the dataset: a killed attempt leaves none, and no run."""
     assert context.workspace is not None
     asked = context.payload
@@ -177,7 +178,7 @@ def freeze_dataset(context: JobContext, *, start_run: StartRun) -> dict[str, Any
         if held_out:
             result["held_out"] = str(held_out[0].id)
         if asked.get("run"):
-            result["run"] = str(start_run(by=by, dataset=dataset, requested=asked["run"]).id)
+            result |= start_runs(by=by, dataset=dataset, requested=asked["run"])
         with context.fenced():
             context.complete(result)
 

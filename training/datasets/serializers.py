@@ -48,8 +48,12 @@ class FreezingSerializer(JobSerializer):
         help_text="For training on new decisions: the run's id, once it exists; of a first model, that of its last run"
     )
 
+    best = serializers.SerializerMethodField(
+        help_text="For training on new decisions: the ID of the comparison of candidates, once it exists"
+    )
+
     class Meta(JobSerializer.Meta):
-        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "held_out", "demonstrations", "run"]
+        fields = [*JobSerializer.Meta.fields, "agent", "name", "dataset", "held_out", "demonstrations", "run", "best"]
 
     def get_dataset(self, job: Job) -> UUID | None:
         return UUID(job.result["dataset"]) if job.result else None
@@ -62,6 +66,9 @@ class FreezingSerializer(JobSerializer):
 
     def get_run(self, job: Job) -> UUID | None:
         return self._find(job, "run")
+
+    def get_best(self, job: Job) -> UUID | None:
+        return self._find(job, "best")
 
     def _find(self, job: Job, name: str) -> UUID | None:
         found = (job.result or {}).get(name)

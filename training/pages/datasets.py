@@ -309,7 +309,7 @@ def dataset_making(request: PageRequest, pk: uuid.UUID) -> HttpResponse:
     if job is None:
         raise Http404("Dataset not found.")
     if job.state == JobState.SUCCEEDED and job.result:
-        name = "run" if "run" in job.result else "dataset"
+        name = next(name for name in ("best", "run", "dataset") if name in job.result)
         place = reverse(f"pages:{name}", args=[request.workspace.slug, job.result[name]])
         return HttpResponseClientRedirect(place) if wants_part(request) else redirect(place)
     template = "training/_dataset_making.html" if wants_part(request) else "training/dataset_making.html"

@@ -9,6 +9,7 @@ from training.imports import views as imports
 from training.lineage import erasure_views
 from training.loops.pipeline import views as pipelines
 from training.loops.rehearsal import views as rehearsals
+from training.pages import best
 from training.pages import datasets as dataset_views
 from training.pages import runs as views
 from training.pages import start as start_views
@@ -19,6 +20,9 @@ urlpatterns = [
     path("runs/", views.run_list, name="runs"),
     path("runs/new", start_views.run_start, name="run-start"),
     path("runs/train", start_views.train_new, name="train-new"),
+    path("runs/best/new", best.best_new, name="best-new"),
+    path("runs/best/<uuid:pk>", best.best_detail, name="best"),
+    path("runs/best/<uuid:pk>/cancel", best.best_cancel, name="best-cancel"),
     path("runs/<uuid:pk>", views.run_detail, name="run"),
     path("runs/<uuid:pk>/row", views.run_row, name="run-row"),
     path("runs/<uuid:pk>/status", views.run_status, name="run-status"),

@@ -1,7 +1,7 @@
-"""*Train on new decisions*: freezes the decisions that no run has learnt from, and starts a run on them.
+"""*Train on new decisions*: freezes the decisions that no run has learnt from, and has the best policy trained on them.
 
-The job is that of any dataset (`training.datasets.freezing`). The run starts in the transaction that makes the dataset,
-with the defaults of its agent (`training.runs.defaults`).
+The job is that of any dataset (`training.datasets.freezing`). The runs start in the transaction that makes the dataset
+(`training.loops.best`), with the defaults of its agent (`training.runs.defaults`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from training.datasets.freezing import KIND, start_freezing
 from training.datasets.preview import Preview, preview_datasets
 from training.engine.spec.methods import METHODS
 from training.errors import InvalidRun
-from training.models import DatasetKind, DatasetSnapshot, TrainingRun
+from training.models import DatasetKind, DatasetSnapshot
 from training.rows.selection import Filters
 from training.runs.defaults.values import FROM_LOGS, Defaults, choose_settings, find_defaults
-from training.runs.services import RunPlan, check_plan, start_run
+from training.runs.services import RunPlan, check_plan
 from workspaces.access.actors import Actor
 from workspaces.access.services import record_audit
 from workspaces.errors import FieldFault
@@ -138,6 +138,8 @@ def request_training(*, by: Actor, agent: Agent) -> Job:
             "method": plan.method,
             "root": defaults.root,
             "base_version": str(base.id),
+            "language_model": str(defaults.language_model.id) if defaults.language_model is not None else None,
+            "language_root": defaults.language_root,
             "heldout": str(plan.heldout.id) if plan.heldout is not None else None,
             "replay": str(plan.replay.id) if plan.replay is not None else None,
         },
@@ -146,28 +148,33 @@ def request_training(*, by: Actor, agent: Agent) -> Job:
     return job
 
 
-def start_requested_run(*, by: Actor, dataset: DatasetSnapshot, requested: Mapping[str, Any]) -> TrainingRun:
-    """What `request_training` asked for, on the dataset that the job has made (`training.datasets.freezing.StartRun`).
-    Raises InvalidRun: what it was to learn with may have gone since it was asked for."""
+def plan_requested(
+    *, by: Actor, dataset: DatasetSnapshot, requested: Mapping[str, Any]
+) -> tuple[RunPlan, RunPlan | None]:
+    """What `request_training` asked for, on the dataset that the job has made, and where that trains a classifier, how
+    a language model would learn from it. What they were to learn with may have gone since."""
     labelled = DatasetSnapshot.objects.for_workspace(by.workspace).in_bulk(
         [pk for name in ("heldout", "replay") if (pk := requested[name])]
     )
     rows = {str(pk): found for pk, found in labelled.items()}
     replay = rows.get(requested["replay"] or "")
-    plan = RunPlan(
-        method=requested["method"],
-        dataset=dataset,
-        base_version=ModelVersion.objects.for_workspace(by.workspace)
-        .select_related("artifact")
-        .filter(id=requested["base_version"])
-        .first(),
-        heldout=rows.get(requested["heldout"] or ""),
-        replay=replay,
-        settings=choose_settings(
-            requested["method"],
-            root=requested["root"] or "",
-            rows=dataset.rows + (replay.rows if replay is not None else 0),
-            agent_version=find_current_version(dataset.agent),
-        ),
+    versions = ModelVersion.objects.for_workspace(by.workspace).select_related(
+        "artifact", "registered_model", "base__artifact", "base__registered_model"
     )
-    return start_run(by=by, agent=dataset.agent, plan=plan)
+
+    def plan(method: str, root: str, base: str) -> RunPlan:
+        total = dataset.rows + (replay.rows if replay is not None else 0)
+        agent_version = find_current_version(dataset.agent)
+        return RunPlan(
+            method=method,
+            dataset=dataset,
+            base_version=versions.filter(id=base).first(),
+            heldout=rows.get(requested["heldout"] or ""),
+            replay=replay,
+            settings=choose_settings(method, root=root, rows=total, agent_version=agent_version),
+        )
+
+    main = plan(requested["method"], requested["root"] or "", requested["base_version"])
+    language = requested.get("language_model")
+    other = plan(FROM_LOGS, requested.get("language_root") or "", language) if language else None
+    return main, other

@@ -9,6 +9,7 @@ from typing import Any
 from training.engine.spec.methods import METHODS
 from training.engine.spec.result import RunResult
 from training.models import TrainingRun
+from training.runs.candidates import DECISION_MILLISECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ def keep_metrics(result: RunResult) -> dict[str, Any]:
         "trainable_parameters": result.trainable_parameters,
         "total_parameters": result.total_parameters,
     }
+    trained = result.scores.get("trained")
+    if trained is not None and trained.milliseconds is not None:
+        kept[DECISION_MILLISECONDS] = trained.milliseconds
     start, end = result.metrics.get("loss_at_start"), result.metrics.get("loss_at_end")
     if METHODS[result.method].loss_falls and start is not None and end is not None and start > 0:
         kept["loss_reduction"] = 1 - end / start

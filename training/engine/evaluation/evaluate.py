@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -70,9 +71,12 @@ def evaluate(attempt: Attempt, models: Mapping[Which, Policy], data: RunData, se
         loaded = models[which]
         if data.heldout:
             warn_of_cuts(attempt, loaded, prompts_of(data.heldout), "held-out rows")
+            began = time.monotonic()
             predictions = list(_predictions(attempt, which, loaded, data.heldout, settings))
+            milliseconds = 1000 * (time.monotonic() - began) / len(predictions)
             lines += [json.dumps(prediction, ensure_ascii=False) for prediction in predictions]
-            found.scores[which] = _score(predictions, valid_share(attempt, loaded, data.heldout, settings))
+            valid = valid_share(attempt, loaded, data.heldout, settings)
+            found.scores[which] = _score(predictions, valid, round(milliseconds, 4))
             ranked += _score_rankings(attempt, which, loaded, data, predictions, settings)
         if isinstance(loaded, Classifier) and (data.heldout_texts or data.heldout_tasks):
             raise Refused("a classifier writes no texts and acts on no tasks: measure it on labelled or logged rows")
@@ -145,12 +149,13 @@ def write_lines(attempt: Attempt, name: str, lines: Iterable[str]) -> str:
     return name
 
 
-def _score(predictions: Sequence[Mapping[str, Any]], valid: float | None) -> ModelScore:
+def _score(predictions: Sequence[Mapping[str, Any]], valid: float | None, milliseconds: float) -> ModelScore:
     return ModelScore(
         rows=len(predictions),
         accuracy=sum(prediction["correct"] for prediction in predictions) / len(predictions),
         probability_of_right=sum(prediction["expected_right"] for prediction in predictions) / len(predictions),
         valid_share=valid,
+        milliseconds=milliseconds,
     )
 
 

@@ -54,6 +54,9 @@ class ModelScore(Strict):
     log_p: float | None = Field(
         default=None, description="for texts: mean log-probability of a whole completion, in nats"
     )
+    milliseconds: float | None = Field(
+        default=None, ge=0, description="for rows with options: time a row took, scored in batches on this machine"
+    )
     episodes: EpisodeScore | None = Field(default=None, description="for tasks")
 
 

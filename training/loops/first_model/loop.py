@@ -31,12 +31,12 @@ from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.selection import Filters
 from training.run_states import RunState
+from training.runs.candidates import find_tagged_runs
 from training.runs.defaults.values import FROM_LOGS
 from training.runs.reached import tell_reached
 from training.runs.services import RunPlan, start_run
 from workspaces.access.actors import system
 from workspaces.errors import FieldFault, ReckonerError
-from workspaces.models import Workspace
 from workspaces.templatetags.show import points
 
 HELD_OUT = 0.2
@@ -47,21 +47,6 @@ UNMEASURED = (
 )
 
 NOTHING_RIGHT = "Nothing measures it: none of the texts that were held out is known to be right."
-
-
-def find_runs(workspace: Workspace, tag: str) -> Sequence[TrainingRun]:
-    """Those of one job, oldest first."""
-    found = TrainingRun.objects.for_workspace(workspace).filter(tags__contains=[tag])
-    related = (
-        "agent",
-        "dataset",
-        "heldout",
-        "replay",
-        "evaluation",
-        "produced_version__registered_model",
-        "base_version__registered_model",
-    )
-    return list(found.select_related(*related, "produced_version__artifact").order_by("id"))
 
 
 class FirstModelLoop:
@@ -117,7 +102,7 @@ class FirstModelLoop:
         return self._find_run(FROM_LOGS)
 
     def _find_run(self, method: str) -> TrainingRun | None:
-        runs = find_runs(self.by.workspace, self.payload["tag"])
+        runs = find_tagged_runs(self.by.workspace, self.payload["tag"])
         return next((run for run in runs if run.method == method), None)
 
     def _find_labels(self) -> DatasetSnapshot | None:

@@ -19,8 +19,9 @@ from jobs.context import JobContext
 from jobs.models import Job, JobState
 from jobs.services import enqueue_job
 from training.errors import InvalidRun, RunOver
-from training.loops.first_model.loop import FirstModelLoop, find_runs
+from training.loops.first_model.loop import FirstModelLoop
 from training.loops.first_model.plans import choose_teaching
+from training.runs.candidates import find_tagged_runs
 from training.runs.defaults.values import Defaults, find_defaults
 from training.runs.new_decisions import Readiness, find_readiness, request_training
 from training.runs.services import cancel_run
@@ -103,7 +104,7 @@ def train_first_model(context: JobContext) -> dict[str, Any] | None:
 def end_with_job(job: Job) -> None:
     """A job that ends early takes its run with it; what was made stays."""
     assert job.workspace is not None
-    for run in find_runs(job.workspace, job.payload["tag"]):
+    for run in find_tagged_runs(job.workspace, job.payload["tag"]):
         if not run.is_terminal:
             with suppress(RunOver):  # it ended by itself in this moment
                 cancel_run(by=system(job.workspace), run=run)

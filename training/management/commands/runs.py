@@ -12,8 +12,11 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from decisions.models import Agent
+from jobs.models import Job
+from training.loops.best import MINUTES, Limits, plan_best, start_best
 from training.loops.first_model.services import start_training
 from training.models import DatasetSnapshot, TrainingRun
+from training.runs.candidates import PolicyKind
 from training.runs.defaults.presets import HELP as PRESET_HELP
 from training.runs.defaults.presets import PRESETS
 from training.runs.defaults.starting import Wanted, find_default_plan, start_default_run
@@ -34,19 +37,20 @@ LATEST = "latest"
 class Command(UncheckedCommand):
     help = (
         "Lists runs; starts one with default settings; trains an agent on its new decisions, or its first model on"
-        " people's verdicts; starts one for each combination of a grid; shows one; stops one,"
-        " which leaves a checkpoint; or switches to the version that one made, which then serves everyone. Exit"
-        " codes: 0 done, 1 the run is over, has made no version, or could not start, 2 the run, the dataset, the agent"
-        " or the workspace is unknown."
+        " people's verdicts; trains several kinds of policy on the same rows and names the best for its price; starts a"
+        " run for each combination of a grid; shows one; stops one, which leaves a checkpoint; or switches to the"
+        " version that one made, which then serves everyone. Exit codes: 0 done, 1 the run is over, has made no"
+        " version, or could not start, 2 the run, the dataset, the agent or the workspace is unknown."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("action", choices=["list", "start", "train", "sweep", "status", "stop", "switch"])
+        parser.add_argument("action", choices=["list", "start", "train", "best", "sweep", "status", "stop", "switch"])
         parser.add_argument(
             "run", nargs="?", default=LATEST, help="ID of the run, or latest (default), of the agent if given"
         )
         parser.add_argument(
-            "--agent", help="slug of an agent: start, train and sweep need it; list and latest only look at its runs"
+            "--agent",
+            help="slug of an agent: start, train, best and sweep need it; list and latest only look at its runs",
         )
         parser.add_argument(
             "--set",
@@ -65,7 +69,21 @@ class Command(UncheckedCommand):
             help="train: whether a first model from a named base is an adapter; by default only where all weights do"
             " not fit this machine",
         )
-        parser.add_argument("--dataset", help="start and sweep: ID of the dataset; by default the agent's newest")
+        parser.add_argument(
+            "--minutes", type=float, default=MINUTES, help="best: how long the comparison may take (default: 60)"
+        )
+        parser.add_argument("--budget", type=float, help="best: what it may cost, by RECKONER_MACHINE_HOUR_PRICE")
+        parser.add_argument(
+            "--kinds",
+            nargs="+",
+            choices=list(PolicyKind),
+            default=list(PolicyKind),
+            help="best: kinds of policy to try",
+        )
+        parser.add_argument(
+            "--retire-others", action="store_true", help="best: retire the versions of candidates that did not win"
+        )
+        parser.add_argument("--dataset", help="start, best and sweep: ID of the dataset; by default the agent's newest")
         parser.add_argument(
             "--preset", default="", choices=list(PRESETS), help=f"start and sweep: named settings. {PRESET_HELP}"
         )
@@ -81,7 +99,7 @@ class Command(UncheckedCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         workspace = self.find_workspace(options["workspace"])
         agent = None
-        if options["agent"] or options["action"] in ("start", "train", "sweep"):
+        if options["agent"] or options["action"] in ("start", "train", "best", "sweep"):
             agent = Agent.objects.for_workspace(workspace).filter(slug=options["agent"] or "").first()
             if agent is None:
                 known = ", ".join(Agent.objects.for_workspace(workspace).values_list("slug", flat=True)) or "none"
@@ -100,8 +118,11 @@ class Command(UncheckedCommand):
                 job = start_training(
                     by=system(workspace), agent=agent, base_model=options["base"], lora=options["lora"]
                 )
-                plain = {"job": str(job.id), "agent": agent.slug, "name": job.payload["name"], "state": job.state}
-                self._tell(plain, ["{job}  {name}  {state}".format(**plain)], options)
+                self._tell_job(job, agent, options)
+                return
+            if options["action"] == "best":
+                assert agent is not None
+                self._tell_job(self._start_best(workspace, agent, options), agent, options)
                 return
             run = self._act(workspace, agent, options)
         except ReckonerError as error:
@@ -122,6 +143,22 @@ class Command(UncheckedCommand):
         if options["action"] == "switch":
             switch_to_run(by=by, run=run)
         return run
+
+    def _start_best(self, workspace: Workspace, agent: Agent, options: dict[str, Any]) -> Job:
+        """Raises InvalidRun."""
+        by, wanted = system(workspace), self._read_wanted(workspace, options)
+        plan, other = plan_best(by=by, agent=agent, dataset=wanted.dataset)
+        limits = Limits(
+            minutes=options["minutes"],
+            budget=options["budget"],
+            kinds=[PolicyKind(kind) for kind in options["kinds"]],
+            retire_others=options["retire_others"],
+        )
+        return start_best(by=by, agent=agent, plan=plan, other=other, limits=limits)
+
+    def _tell_job(self, job: Job, agent: Agent, options: dict[str, Any]) -> None:
+        plain = {"job": str(job.id), "agent": agent.slug, "name": job.payload["name"], "state": job.state}
+        self._tell(plain, ["{job}  {name}  {state}".format(**plain)], options)
 
     def _sweep(self, workspace: Workspace, agent: Agent, options: dict[str, Any]) -> None:
         """Raises InvalidRun."""

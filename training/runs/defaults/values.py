@@ -64,7 +64,8 @@ class Defaults:
     one has). `replay`: labelled rows that one has learnt from. `parts`: what was held out of the agent's datasets, by
     the dataset's id, where a model can be measured on it. `tasks`: the newest tasks of an environment to learn from.
     `kept_apart`: labelled rows of the ledger that runs were measured on and none has learnt from; decisions that are
-    new since belong to no such row.
+    new since belong to no such row. `language_model`: the newest version that writes, with its `language_root`, where
+    `base` is a classifier.
     """
 
     agent: Agent
@@ -78,6 +79,8 @@ class Defaults:
     parts: Mapping[str, DatasetSnapshot] = field(default_factory=dict)
     tasks: DatasetSnapshot | None = None
     kept_apart: DatasetSnapshot | None = None
+    language_model: ModelVersion | None = None
+    language_root: str = ""
 
     def plan(self, dataset: DatasetSnapshot | None = None) -> RunPlan | None:
         """Learning from this dataset, or from the one of choice; None where something is missing for it."""
@@ -231,9 +234,11 @@ def find_defaults(workspace: Workspace, agents: Sequence[Agent]) -> dict[uuid.UU
         learnt = {run.dataset_id for run in runs} | {run.replay_id for run in runs}
         measured = {run.heldout_id for run in runs} - learnt
         kept_apart = next((one for one in parts.values() if one.id in measured and one.has_answers), None)
+        writer = _find_writer(own) if base is not None and base.is_classifier else None
         found[agent.id] = Defaults(
-            agent, acting.get(agent.id), base, root, logged, labelled, heldout, replay, measurable, tasks, kept_apart
-        )
+            agent, acting.get(agent.id), base, root, logged, labelled, heldout, replay, measurable, tasks, kept_apart,
+            writer, _find_root(writer, made_by) if writer is not None else "",
+        )  # fmt: skip
     return found
 
 
@@ -242,10 +247,19 @@ def _choose_base(own: Sequence[ModelVersion], champion: uuid.UUID | None) -> Mod
     where another server holds the champion, the newest full weights that a run has made, or the newest adapter. A named
     base as it came is none of these. `own`: newest first, none of them marked."""
     first = [version for version in own if version.id == champion]
+    kinds = (ArtifactKind.MODEL, ArtifactKind.CLASSIFIER)
+    usable = [one for one in first if one.kind in kinds or one in _find_adapters(own)]
+    return next(iter(usable), None) or _find_writer(own)
+
+
+def _find_writer(own: Sequence[ModelVersion]) -> ModelVersion | None:
+    """The newest full weights of a language model that a run has made, or the newest adapter. `own`: newest first."""
     full = [one for one in own if one.kind == ArtifactKind.MODEL and one.method != BASE_METHOD]
-    adapters = [one for one in own if one.is_adapter and one.base is not None and one.base.marked_at is None]
-    usable = [one for one in first if one.kind in (ArtifactKind.MODEL, ArtifactKind.CLASSIFIER) or one in adapters]
-    return next(iter([*usable, *full, *adapters]), None)
+    return next(iter([*full, *_find_adapters(own)]), None)
+
+
+def _find_adapters(own: Sequence[ModelVersion]) -> list[ModelVersion]:
+    return [one for one in own if one.is_adapter and one.base is not None and one.base.marked_at is None]
 
 
 def _find_root(version: ModelVersion, made_by: Mapping[uuid.UUID, TrainingRun]) -> str:
