@@ -21,7 +21,7 @@ from models_registry.experiments.services import start_experiment
 from models_registry.models import Experiment, ExperimentState, GuardrailMeasure, ModelVersion
 from models_registry.versions.gates import read_gate
 from project.demo.passages import Passage
-from project.demo.report import build_report
+from project.demo.report import LOG, build_report
 from project.demo.world import load_world
 from training.exports.services import await_export
 from training.loops.agent_loop import SEED_LABELS, AgentLoop
@@ -35,7 +35,6 @@ from workspaces.access.actors import system
 
 KIND = "project.demo_loop"
 AGENT = "filer"
-LOG = "first decisions"
 # Asked together during the experiment, so that outcomes mature between requests.
 EXPERIMENT_CHUNK = 128
 MAX_PROMPT_TOKENS = 40
@@ -115,8 +114,10 @@ class DemoLoop(AgentLoop):
         """A base model that is useful but clearly improvable."""
         recipe = recipes.base_settings(settings.BASE_MODEL, len(self.seed_rows))
         recipe = recipes.for_tiny(recipe, settings.BASE_MODEL, token_dropout=TOKEN_DROPOUT)
-        run = self.base_run(recipe, free_rows=recipes.FREE_ROWS)
-        progress.wait_for_run(run, "teaching the base model")
+        self.teach_base(recipe, free_rows=recipes.FREE_ROWS)
+        base = self.wait_for_best(progress, SEED_LABELS, "teaching the base")
+        if self.dataset(LOG) is None:  # else a later version may serve by now
+            self.serve_by(base)
 
     def _serve_and_record(self, progress: Progress) -> None:
         if self.dataset(LOG) is not None:
@@ -127,22 +128,22 @@ class DemoLoop(AgentLoop):
         self.logged(LOG, unjudged=True)
 
     def _train(self, progress: Progress) -> None:
-        run = self.run_on(LOG)
-        if run is None:
+        if not self.runs_on(LOG):
             dataset, base = self.logged(LOG), self.run_on(SEED_LABELS)
             assert base is not None
             recipe = recipes.round_settings(settings.BASE_MODEL, dataset.rows + len(self.seed_rows))
             recipe = recipes.for_tiny(recipe, settings.BASE_MODEL, epochs=PASSES, token_dropout=TOKEN_DROPOUT)
             recipe = adapt_usable_matrices(recipe, settings.BASE_MODEL)
-            run = self.start(
+            self.start_best(
                 method="posterior",
                 dataset=dataset,
                 replay=self.labelled(SEED_LABELS, self.seed_rows),
-                base_version=base.produced_version,
+                base_version=self.language_model_of(SEED_LABELS),
+                compared_with=base.produced_version,
                 recipe=recipe,
                 free_rows=recipes.FREE_ROWS,
             )
-        progress.wait_for_run(run, "training on the feedback")
+        self.wait_for_best(progress, LOG, "training on the feedback")
 
     def _trained(self) -> ModelVersion:
         run = self.run_on(LOG)

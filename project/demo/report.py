@@ -12,18 +12,21 @@ from decisions.models import Agent, Decision, Feedback, Reward
 from models_registry.models import Experiment, ExperimentState
 from models_registry.versions.gates import read_gate
 from models_registry.versions.services import get_champion
+from training.evaluation.paired_runs import read_hits, subtract_hits
+from training.loops.agent_loop import SEED_LABELS
+from training.loops.comparison import choose_best
 from training.models import Evaluation, ExportFormat, ExportJob, TrainingRun
 from training.models.export import ExportState
+from training.runs.candidates import PolicyKind, kind_of, order_runs
 from workspaces.templatetags import show
 
+LOG = "first decisions"
 MEASURES = (("accuracy", "Accuracy"), ("reward", "Reward"), ("valid_share", "Valid actions, free generation"))
 
 
 def build_report(agent: Agent) -> dict[str, Any]:
     """Read from the ledger alone. `better` is True when the experiment promoted the trained version."""
-    run = TrainingRun.objects.select_related("produced_version", "evaluation", "base_version").get(
-        agent=agent, method="posterior"
-    )
+    base_run, run = (_find_best(agent, dataset) for dataset in (SEED_LABELS, LOG))
     evaluation: Evaluation = run.evaluation
     version = run.produced_version
     assert version is not None and agent.registered_model is not None
@@ -31,12 +34,14 @@ def build_report(agent: Agent) -> dict[str, Any]:
     exports = ExportJob.objects.filter(version=version, format=ExportFormat.MERGED, state=ExportState.READY)
     export = exports.select_related("artifact").first()
     report = {
-        "base": str(run.base_version),
+        "base": str(base_run.produced_version),
         "trained": str(version),
         "method": run.method,
+        "kind": kind_of(run).value,
+        "candidates": [_candidate(one) for one in order_runs(_find_runs(agent, LOG))],
         "heldout_rows": evaluation.rows,
-        "scores": evaluation.scores,
-        "differences": evaluation.differences,
+        "scores": {"base": base_run.evaluation.scores["trained"], "trained": evaluation.scores["trained"]},
+        "differences": evaluation.differences or {"accuracy": subtract_hits(read_hits(run), read_hits(base_run))},
         "decisions": Decision.objects.filter(agent=agent).count(),
         "feedback": Feedback.objects.for_workspace(agent.workspace).count(),
         "rewards": Reward.objects.filter(spec__agent=agent).count(),
@@ -49,6 +54,22 @@ def build_report(agent: Agent) -> dict[str, Any]:
         "better": experiment is not None and experiment.state == ExperimentState.PROMOTED,
     }
     return report | {"summary": write_summary(report)}
+
+
+def _find_runs(agent: Agent, dataset: str) -> list[TrainingRun]:
+    runs = TrainingRun.objects.filter(agent=agent, dataset__name=dataset, produced_version__isnull=False)
+    return list(runs.select_related("produced_version", "evaluation", "base_version__artifact", "dataset"))
+
+
+def _find_best(agent: Agent, dataset: str) -> TrainingRun:
+    best = choose_best(_find_runs(agent, dataset))
+    assert best is not None
+    return best
+
+
+def _candidate(run: TrainingRun) -> dict[str, Any]:
+    accuracy = run.evaluation.scores["trained"]["accuracy"]
+    return {"kind": kind_of(run).value, "version": str(run.produced_version), "accuracy": accuracy}
 
 
 def _experiment(experiment: Experiment | None) -> dict[str, Any] | None:
@@ -81,7 +102,7 @@ def write_summary(report: Mapping[str, Any]) -> str:
     if experiment["state"] == ExperimentState.PROMOTED:
         return (
             f"{trained} learnt from feedback on decisions of {base} and is now the champion: {points} on {rows:,} "
-            f"held-out passages, confirmed on {units}."
+            f"held-out passages, confirmed on {units}.{_say_kinds(report)}"
         )
     if experiment["state"] == ExperimentState.ROLLED_BACK:
         return (
@@ -93,6 +114,16 @@ def write_summary(report: Mapping[str, Any]) -> str:
         f"{experiment['verdict']}. {base} stays the champion. A larger RECKONER_DEMO_EXPERIMENT_UNITS with a smaller "
         "RECKONER_DEMO_DECISIONS leaves more passages for the experiment."
     )
+
+
+def _say_kinds(report: Mapping[str, Any]) -> str:
+    """What the other kinds of policy reach on the same passages."""
+    kinds = {one["kind"]: one["accuracy"]["mean"] for one in report["candidates"]}
+    mine = kinds.pop(report["kind"])
+    if not kinds:
+        return ""
+    others = ", ".join(f"a {PolicyKind(kind).says} reaches {show.percent(mean)}" for kind, mean in kinds.items())
+    return f" It is a {PolicyKind(report['kind']).says} ({show.percent(mine)}); {others}."
 
 
 def as_cell(interval: dict[str, Any] | None, write: Callable[[Any], str]) -> str:

@@ -23,16 +23,21 @@ from decisions.rewards.calculate import calculate_rewards
 from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import Permanent
+from models_registry.experiments.promotion import promote_version
+from models_registry.models import ModelVersion
+from models_registry.versions.services import get_champion
 from training.datasets.snapshots import import_labelled, snapshot_ledger
 from training.errors import InvalidRun
+from training.loops.comparison import choose_best
 from training.loops.person import Person, When
 from training.loops.stages import Progress
 from training.models import DatasetSnapshot, TrainingRun
 from training.rows.labelled_texts import Example, labelled_row
 from training.rows.selection import Filters
 from training.run_states import RunState
+from training.runs.candidates import PolicyKind, find_candidates, kind_of, start_candidates
 from training.runs.defaults import recipes
-from training.runs.services import RunPlan, start_run
+from training.runs.services import RunPlan, check_plan
 from workspaces.access.actors import Actor
 from workspaces.storage.ids import uuid7_of
 
@@ -102,23 +107,45 @@ class AgentLoop:
                 by=self.by, agent=self.agent, name=name, agent_version=agent_version, filters=filters
             )
 
-    def run_on(self, dataset: str) -> TrainingRun | None:
-        """The run on the dataset of this name; one that was cancelled with its loop does not count."""
-        runs = TrainingRun.objects.filter(agent=self.agent, dataset__name=dataset)
-        runs = runs.exclude(state=RunState.CANCELLED).select_related("produced_version__artifact", "evaluation")
-        return runs.order_by("-id").first()
+    def runs_on(self, dataset: str) -> list[TrainingRun]:
+        """The runs on the dataset of this name, oldest first: one, or a candidate of each kind of policy. Those that
+        were cancelled with their loop do not count."""
+        runs = TrainingRun.objects.filter(agent=self.agent, dataset__name=dataset).exclude(state=RunState.CANCELLED)
+        related = ("produced_version__artifact", "evaluation", "base_version__artifact")
+        return list(runs.select_related(*related).order_by("id"))
 
-    def start(
+    def run_on(self, dataset: str) -> TrainingRun | None:
+        """The run on the dataset of this name; of candidates the best for its price, once they have made versions."""
+        runs = self.runs_on(dataset)
+        return choose_best(runs) or next(iter(runs), None)
+
+    def language_model_of(self, dataset: str) -> ModelVersion | None:
+        """The language model that a run on the dataset of this name has made."""
+        made = (run for run in self.runs_on(dataset) if kind_of(run) is PolicyKind.LANGUAGE_MODEL)
+        return next((run.produced_version for run in made if run.produced_version is not None), None)
+
+    def wait_for_best(self, progress: Progress, dataset: str, message: str) -> ModelVersion:
+        """The best version that the runs on the dataset of this name made. Raises Defer until all have ended, Permanent
+        when one failed."""
+        for run in self.runs_on(dataset):
+            progress.wait_for_run(run, message)
+        best = self.run_on(dataset)
+        assert best is not None and best.produced_version is not None
+        return best.produced_version
+
+    def start_best(
         self,
         *,
         method: str,
         dataset: DatasetSnapshot,
         recipe: Mapping[str, Any],
         free_rows: int = 0,
+        compared_with: ModelVersion | None = None,
         **plan: Any,
-    ) -> TrainingRun:
-        """A run on the dataset, measured on the held-out examples; `plan` are further fields of the RunPlan. Raises
-        Permanent with every reason why it cannot start: trying again would not change them."""
+    ) -> None:
+        """Runs of every kind of policy on the dataset, measured on the held-out examples. `recipe` and `plan`, further
+        fields of the RunPlan, are the language model's. `compared_with`: what classifiers are compared with. Raises
+        Permanent with every reason why none can start: trying again would not change them."""
         told = {
             "seed": self.seed,
             "max_prompt_tokens": self.prompt_tokens,
@@ -127,23 +154,28 @@ class AgentLoop:
             **recipe,
         }
         heldout = self.labelled(HELDOUT, self.heldout)
-        plan = {"method": method, "dataset": dataset, "heldout": heldout, "settings": told, **plan}
+        whole = RunPlan(**{"method": method, "dataset": dataset, "heldout": heldout, "settings": told, **plan})
         try:
-            return start_run(by=self.by, agent=self.agent, plan=RunPlan(**plan))
+            check_plan(self.agent, whole)
+            candidates = find_candidates(self.by.workspace, whole, compared_with=compared_with)
+            start_candidates(by=self.by, agent=self.agent, candidates=candidates, tag=f"best-{dataset.id}")
         except InvalidRun as error:
             reasons = "; ".join(f"{fault.field}: {fault.reason}" for fault in error.faults)
             raise Permanent(f"{error.message} {reasons}") from error
 
-    def base_run(self, recipe: Mapping[str, Any] | None = None, free_rows: int = 0) -> TrainingRun:
-        """The run that teaches the base from the seed labels."""
-        found = self.run_on(SEED_LABELS)
-        if found is not None:
-            return found
+    def teach_base(self, recipe: Mapping[str, Any] | None = None, free_rows: int = 0) -> None:
+        """Has every kind of policy learn the seed labels, once."""
+        if self.runs_on(SEED_LABELS):
+            return
         rows = self.labelled(SEED_LABELS, self.seed_rows)
         recipe = recipe or recipes.base_settings(self.base_model, rows.rows)
-        return self.start(
-            method="pretrain", dataset=rows, recipe=recipe, free_rows=free_rows, base_model=self.base_model
-        )
+        self.start_best(method="pretrain", dataset=rows, recipe=recipe, free_rows=free_rows, base_model=self.base_model)
+
+    def serve_by(self, version: ModelVersion) -> None:
+        """Makes the version the champion, if it is not."""
+        assert self.agent.registered_model is not None
+        if get_champion(self.agent.registered_model) != version:
+            promote_version(by=self.by, version=version, reason="the best of its round")
 
     # Deciding, and what the person says of it.
 

@@ -117,6 +117,13 @@ def compare_candidates(runs: Sequence[TrainingRun], left_out: Mapping[PolicyKind
     return Comparison(measure, ordered, winner, left_out or {})
 
 
+def choose_best(runs: Sequence[TrainingRun]) -> TrainingRun | None:
+    """The run whose version is the best for its price, as of `compare_candidates`; None where none has made one."""
+    measure = _find_measure(runs)
+    best = _choose([_measure(run, measure, None) for run in order_runs(runs) if run.produced_version is not None])
+    return best.run if best is not None else None
+
+
 def _find_measure(runs: Sequence[TrainingRun]) -> str:
     scores = [run.evaluation.scores.get("trained", {}) for run in runs if hasattr(run, "evaluation")]
     return next((name for name in MEASURES if any(name in one for one in scores)), MEASURES[-1])

@@ -38,7 +38,11 @@ class PolicyKind(StrEnum):
     @property
     def says(self) -> str:
         """The kind for people."""
-        return {"words": "words", "encoder": "sentence encoder", "language_model": "language model"}[self.value]
+        return {
+            "words": "classifier of words",
+            "encoder": "classifier on a sentence encoder",
+            "language_model": "language model",
+        }[self.value]
 
 
 POLICY_KINDS = [(kind.value, kind.value) for kind in PolicyKind]
@@ -74,20 +78,16 @@ def kind_of(run: TrainingRun) -> PolicyKind:
 
 
 def find_candidates(
-    workspace: Workspace, plan: RunPlan, other: RunPlan | None = None, champion: ModelVersion | None = None
+    workspace: Workspace, plan: RunPlan, other: RunPlan | None = None, compared_with: ModelVersion | None = None
 ) -> Candidates:
     """The plan itself and those of the other kinds. `other`: a language model's, where the plan trains a classifier.
-    `champion`: what classifiers are compared with where the plan makes a first model."""
+    `compared_with`: the version that classifiers are compared with; by default the plan's base."""
     language = other if METHODS[plan.method].makes_classifier else plan
     plans: dict[PolicyKind, RunPlan] = {}
     left_out: dict[PolicyKind, str] = {}
     if plan.dataset.row_kind not in COMPARED or plan.dataset.environment:
         return Candidates({PolicyKind.LANGUAGE_MODEL: plan})
-    like = (
-        plan
-        if champion is None or plan.base_version is not None
-        else replace(plan, base_version=champion, base_model="")
-    )
+    like = replace(plan, base_version=compared_with, base_model="") if compared_with is not None else plan
     plans[PolicyKind.WORDS] = _plan_words(like)
     if (over := _plan_encoder(workspace, like)) is not None:
         plans[PolicyKind.ENCODER] = over

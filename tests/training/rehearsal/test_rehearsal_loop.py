@@ -140,7 +140,7 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
     # A run that is refused ends the rehearsal at once, with the reasons.
     refused = {"method": "posterior", "dataset": last, "recipe": {"optimiser": {"epochs": 0}}}
     with pytest.raises(Permanent, match=r"cannot start with these settings. optimiser.epochs: "):
-        loop.start(**refused, base_version=loop.final_version())
+        loop.start_best(**refused, base_version=loop.language_model_of(round_name(1)))
     # Asked for again it is the kept one, as text and as JSON; nothing is done twice.
     runs = TrainingRun.objects.count()
     code, told, _ = run_command(capsys, str(notes), *ASKED, "--json")
@@ -202,8 +202,8 @@ def test_a_run_that_fails_ends_the_rehearsal_with_its_reason(
 class BrokenBase(SeedLoop):
     """Its first run is told to start from a folder whose weights are damaged."""
 
-    def start(self, **plan: Any) -> TrainingRun:
-        return super().start(**{**plan, "base_model": django_settings.BASE_MODELS[0]})
+    def start_best(self, **plan: Any) -> None:
+        super().start_best(**{**plan, "base_model": django_settings.BASE_MODELS[0]})
 
 
 def test_another_plan_or_file_is_another_rehearsal(source: Source, store: Path) -> None:
@@ -254,7 +254,8 @@ class TestCommand:
         assert f"{base}, by LoRA" in told and "minutes:" in told and "rows a second in training" in told
         rehearsal = Rehearsal.objects.get()
         run_job(rehearsal.job.id)
-        assert TrainingRun.objects.get().base_model == rehearsal.plan["base"] == str(base)
+        assert TrainingRun.objects.get(method="pretrain").base_model == rehearsal.plan["base"] == str(base)
+        assert TrainingRun.objects.get(method="classifier").base_model == "words"
         # What is no model is refused before that.
         (base / "config.json").unlink()
         code, _, err = run_command(capsys, str(notes), *ASKED, "--base", str(base), "--seeds", "2")

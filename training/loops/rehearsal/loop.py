@@ -13,15 +13,13 @@ from decisions.agents.services import AgentSetup, create_agent_version
 from decisions.labelling.labels import label_decision
 from decisions.models import AgentVersion, Decision, Verdict
 from jobs.context import JobContext
-from models_registry.experiments.promotion import promote_version
 from models_registry.models import ModelVersion
-from models_registry.versions.services import get_champion
 from training.loops.agent_loop import HELDOUT, SEED_LABELS, AgentLoop
 from training.loops.person import WORTH_A_LABEL, Person
 from training.loops.rehearsal.plan import Plan, split_rows
 from training.loops.rehearsal.source import Source
 from training.loops.stages import Progress, Stage, run_stages
-from training.models import DatasetSnapshot, Rehearsal, TrainingRun
+from training.models import DatasetSnapshot, Rehearsal
 from training.rows.labelled_texts import Example
 from training.runs.defaults import recipes
 from training.runs.defaults.matrices import adapt_usable_matrices
@@ -86,7 +84,7 @@ class SeedLoop(AgentLoop):
             yield Stage(end, partial(self._learn, number))
         yield Stage(0.90, self._train_on_every_label)
         yield Stage(0.98, self._log_for_gate)
-        yield Stage(1.00, lambda _: self._serve_by(self.final_version()))
+        yield Stage(1.00, lambda _: self.serve_by(self.final_version()))
 
     def _said(self, message: str) -> str:
         return f"seed {self.seed}: {message}"
@@ -103,38 +101,35 @@ class SeedLoop(AgentLoop):
         """Who decides in the round of this number, counted from 1."""
         return self._produced(round_name(number - 1) if number > 1 else SEED_LABELS)
 
-    def _serve_by(self, version: ModelVersion) -> None:
-        assert self.agent.registered_model is not None
-        if get_champion(self.agent.registered_model) != version:
-            promote_version(by=self.by, version=version, reason="the rehearsal's round")
-
     def _teach_base(self, progress: Progress) -> None:
-        base = progress.wait_for_run(self.base_run(), self._said("teaching the base"))
+        self.teach_base()
+        self.wait_for_best(progress, SEED_LABELS, self._said("teaching the base"))
         # It does not depend on the rounds, so it trains in parallel.
-        self._ceiling_run(base)
+        self._start_ceiling()
 
-    def _ceiling_run(self, base: ModelVersion) -> TrainingRun:
-        found = self.run_on(EVERY_LABEL)
-        if found is not None:
-            return found
+    def _start_ceiling(self) -> None:
+        if self.runs_on(EVERY_LABEL):
+            return
         rows = self.labelled(EVERY_LABEL, (*self.split.stream, *self.split.seed_rows))
         recipe = recipes.ceiling_settings(self.base_model, rows.rows)
-        return self.start(method="pretrain", dataset=rows, recipe=recipe, base_version=base)
+        base = self.language_model_of(SEED_LABELS)
+        self.start_best(method="pretrain", dataset=rows, recipe=recipe, base_version=base)
 
     def _train_on_every_label(self, progress: Progress) -> None:
-        ceiling = self._ceiling_run(self._produced(SEED_LABELS))
-        progress.wait_for_run(ceiling, self._said("training on every label, for the ceiling"))
+        self._start_ceiling()
+        self.wait_for_best(progress, EVERY_LABEL, self._said("training on every label, for the ceiling"))
 
     def _learn(self, number: int, progress: Progress) -> None:
         """The round's decisions by the newest model, their feedback and rewards, and a run on everything so far."""
-        run = self.run_on(round_name(number)) or self._start_round(number, progress)
-        progress.wait_for_run(run, self._said(f"round {number}: training"))
+        if not self.runs_on(round_name(number)):
+            self._start_round(number, progress)
+        self.wait_for_best(progress, round_name(number), self._said(f"round {number}: training"))
 
-    def _start_round(self, number: int, progress: Progress) -> TrainingRun:
+    def _start_round(self, number: int, progress: Progress) -> None:
         dataset = self.dataset(round_name(number))
         before, last = self._version_before(number), number == self.plan.rounds
         if dataset is None:
-            self._serve_by(before)
+            self.serve_by(before)
             self.decide_all(self._decided(number), self._said(f"round {number}"), progress)
             self.give_feedback(self._decided(number - 1), "late")
             self.give_feedback(self._decided(number), "at_once")
@@ -143,11 +138,13 @@ class SeedLoop(AgentLoop):
             dataset = self.logged(round_name(number), unjudged=True)
         replay = self._replay(number)
         recipe = recipes.round_settings(self.base_model, dataset.rows + replay.rows, lora=self.plan.lora, last=last)
-        return self.start(
+        learnt = round_name(number - 1) if number > 1 and recipes.goes_on(self.base_model) else SEED_LABELS
+        self.start_best(
             method="posterior",
             dataset=dataset,
             replay=replay,
-            base_version=before if recipes.goes_on(self.base_model) else self._produced(SEED_LABELS),
+            base_version=self.language_model_of(learnt),
+            compared_with=self._produced(SEED_LABELS),
             recipe=adapt_usable_matrices(recipe, self.base_model),
             free_rows=recipes.FREE_ROWS if last else 0,
         )
@@ -199,7 +196,7 @@ class SeedLoop(AgentLoop):
             return
         setup = self._setup(tuple(self.labels), GATE_TEMPERATURE, GATE_EPSILON)
         version = self.gate_version() or create_agent_version(by=self.by, agent=self.agent, setup=setup)
-        self._serve_by(self._version_before(self.plan.rounds))
+        self.serve_by(self._version_before(self.plan.rounds))
         self.decide_all(self.split.gate, self._said("log for the gate"), progress)
         self.give_feedback(self.split.gate, "at_once")
         self.give_feedback(self.split.gate, "late")

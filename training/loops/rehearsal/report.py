@@ -27,6 +27,7 @@ from models_registry.experiments.outcome_range import find_range
 from models_registry.models import GuardrailMeasure, ModelVersion
 from models_registry.statistics.e_process import rescale
 from training.evaluation.off_policy import Log, check_off_policy_gate
+from training.evaluation.paired_runs import read_hits, subtract_hits
 from training.evaluation.scores import as_plain
 from training.loops.rehearsal.loop import (
     EVERY_LABEL,
@@ -41,6 +42,7 @@ from training.loops.rehearsal.outlook import VersionPair, needed_decisions, need
 from training.models import TrainingRun
 from training.rows.parts import ROWS_FILE
 from training.rows.reward_scale import reward_if
+from training.runs.candidates import kind_of, order_runs
 
 SHARES = (0.90, 0.95, 0.97)
 
@@ -74,7 +76,8 @@ def report_seed(loop: SeedLoop) -> dict[str, Any]:
         "rounds": rounds,
         "final": rounds[-1]["accuracy"],
         "difference": rounds[-1]["difference"],
-        "reward": {"base": scores["base"]["reward"], "final": scores["trained"]["reward"]},
+        "reward": {"base": base_run.evaluation.scores["trained"]["reward"], "final": scores["trained"]["reward"]},
+        "kinds": {"base": kind_of(base_run).value, "final": rounds[-1]["kind"], "ceiling": kind_of(ceiling_run).value},
         "valid_share": scores["trained"].get("valid_share"),
         "plain": final.evaluation.plain,
         "ceiling": ceiling,
@@ -123,7 +126,9 @@ def _report_round(loop: SeedLoop, number: int) -> dict[str, Any]:
         "rewarded": run.dataset.rows - run.dataset.statistics.get("unjudged", 0),
         "right_share": sum(right) / len(right),
         "accuracy": _accuracy(run),
-        "difference": run.evaluation.differences["accuracy"],
+        "difference": subtract_hits(read_hits(run), read_hits(_finished(loop, SEED_LABELS))),
+        "candidates": {kind_of(one).value: _accuracy(one) for one in order_runs(loop.runs_on(round_name(number)))},
+        "kind": kind_of(run).value,
         "version": str(run.produced_version),
         "run": str(run.id),
         "training_seconds": _seconds(run),
