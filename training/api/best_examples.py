@@ -24,8 +24,8 @@ A_COMPARISON_JOB = {
 COMPARED = {
     "measure": "accuracy",
     "best": "filer:4",
-    "says": "filer:4 (classifier of words) is the best for its price: 84.5% on 2,000 held-out rows, against language model 83.1% "
-    "(−1.4 points [−2.9, +0.1]).",
+    "says": "filer:4 (classifier of words) is the best for its price: 84.5% on 2,000 held-out rows, against "
+    "language model 83.1% (−1.4 points [−2.9, +0.1]).",
     "candidates": [
         {
             "kind": "words",
