@@ -453,6 +453,6 @@ LOGGING = project_logging.LOGGING
 
 # The demo world: how many passages teach the base, are decided on, and meet the experiment.
 DEMO_SEED = env_int("RECKONER_DEMO_SEED", "0")
-DEMO_SEED_LABELS = env_int("RECKONER_DEMO_SEED_LABELS", "1000")
+DEMO_SEED_LABELS = env_int("RECKONER_DEMO_SEED_LABELS", "200")
 DEMO_DECISIONS = env_int("RECKONER_DEMO_DECISIONS", "4800")
 DEMO_EXPERIMENT_UNITS = env_int("RECKONER_DEMO_EXPERIMENT_UNITS", "1900")

@@ -36,6 +36,7 @@ from training.loops.rehearsal.shown import (
 from training.models import Rehearsal, TrainingRun
 from training.run_states import RunState
 from training.runs.architectures import tell_unchecked
+from training.runs.candidates import kind_of, order_runs
 from workspaces.errors import FieldFault, InvalidInput
 from workspaces.models import Role
 from workspaces.pages.confirmed import Confirmation, confirmed
@@ -185,26 +186,22 @@ def _stages(rehearsal: Rehearsal, seed: int) -> list[dict[str, Any]]:
         TrainingRun.objects.for_workspace(rehearsal.workspace)
         .filter(agent__slug=f"seed-{seed}", dataset__name__in=names)
         .exclude(state=RunState.CANCELLED)
-        .select_related("dataset", "evaluation")
+        .select_related("dataset", "evaluation", "base_version__artifact")
         .order_by("id")
     )
-    newest = {run.dataset.name: run for run in runs}
     stages = []
     for name, title in names.items():
-        run = newest.get(name)
-        if run is None:
-            continue
-        evaluation = getattr(run, "evaluation", None)
-        stages.append(
-            {
-                "title": title,
-                "run": run,
-                "accuracy": evaluation.scores.get("trained", {}).get("accuracy") if evaluation else None,
-                "difference": evaluation.differences.get("accuracy")
-                if evaluation and name not in (SEED_LABELS, EVERY_LABEL)
-                else None,
-            }
-        )
+        for run in order_runs([run for run in runs if run.dataset.name == name]):
+            evaluation = getattr(run, "evaluation", None)
+            differences = evaluation.differences if evaluation and name not in (SEED_LABELS, EVERY_LABEL) else {}
+            stages.append(
+                {
+                    "title": f"{title}: {kind_of(run).says}",
+                    "run": run,
+                    "accuracy": evaluation.scores.get("trained", {}).get("accuracy") if evaluation else None,
+                    "difference": differences.get("accuracy"),
+                }
+            )
     return stages
 
 
