@@ -32,12 +32,13 @@ class FirstModelForm(forms.Form):
         base, weights = self.fields["base_model"], self.fields["weights"]
         assert isinstance(base, forms.ChoiceField)
         named = [(name, _title(name)) for name in list_named_bases()]
-        base.choices = named if first.writes else [(TINY, "New tiny model"), *named]
-        base.initial = choose_named_base() if first.writes and root == TINY else root
+        base.choices = named if first.writes else [("", "The best of all kinds"), (TINY, "New tiny model"), *named]
+        base.initial = (choose_named_base() if root == TINY else root) if first.writes else ""
         base.help_text = (
             "A pretrained model that learns to write these texts."
             if first.writes
-            else "A tiny model learns in minutes on a CPU. A pretrained one knows language already."
+            else "All kinds: a classifier of words, one on a sentence encoder where there is one, and the default "
+            "model. A tiny model learns in minutes on a CPU. A pretrained one knows language already."
         )
         weights.help_text = "An adapter needs much less memory, and lies over its base. A tiny model is trained whole."
 

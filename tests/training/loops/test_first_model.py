@@ -242,6 +242,44 @@ class TestItsStages:
         found = api().get(f"datasets/freezings/{job.id}").json()
         assert (found["run"], found["dataset"]) == (str(last.id), str(base.dataset_id))
 
+    def test_where_nobody_chose_a_base_every_kind_learns_and_the_best_serves(
+        self, agent: Any, judged: Any, api: Any, store: Any
+    ) -> None:
+        job = start(api, agent)
+        run_job(job.id)
+        words, tiny = TrainingRun.objects.order_by("id")
+        assert (words.method, words.base_model, tiny.method, tiny.base_model) == (
+            "classifier", "words", "pretrain", "tiny",
+        )  # fmt: skip
+        assert (words.dataset, words.heldout) == (tiny.dataset, tiny.heldout)
+        first, best = end_run(words, 0.4), end_run(tiny, 0.5)
+        assert Alias.objects.get(name="champion").version == first
+        run_job(job.id)
+        assert Alias.objects.get(name="champion").version == best
+        words, posterior = TrainingRun.objects.order_by("id")[2:]
+        assert (words.method, words.base_version, words.replay) == ("classifier", best, tiny.dataset)
+        assert (posterior.method, posterior.base_version) == ("posterior", best)
+        winner = end_run(words, 0.7)
+        end_run(posterior, None, state="failed", error="out of memory", produced_version=None)
+        assert run_job(job.id) == "succeeded"
+        job.refresh_from_db()
+        assert job.result["version"] == str(winner) and "It serves: +20.0 points" in job.message
+        assert "out of memory" in job.message
+        assert Alias.objects.get(name="champion").version == winner
+
+    def test_a_kind_that_fails_leaves_the_others(self, agent: Any, judged: Any, api: Any, store: Any) -> None:
+        job = start(api, agent)
+        run_job(job.id)
+        words, tiny = TrainingRun.objects.order_by("id")
+        made = end_run(words, 0.4)
+        end_run(tiny, None, state="failed", error="out of memory", produced_version=None)
+        run_job(job.id)
+        (again,) = TrainingRun.objects.order_by("id")[2:]
+        assert (again.method, again.base_version) == ("classifier", made)
+        winner = end_run(again, 0.5)
+        assert run_job(job.id) == "succeeded"
+        assert Alias.objects.get(name="champion").version == winner
+
     @pytest.mark.parametrize(
         ("gained", "end", "says"),
         [
@@ -252,7 +290,7 @@ class TestItsStages:
     def test_the_base_goes_on_serving_where_the_second_run_is_worse_or_fails(
         self, gained: float | None, end: dict[str, Any], says: str, agent: Any, judged: Any, api: Any, store: Any
     ) -> None:
-        job = start(api, agent)
+        job = start(api, agent, base_model="tiny")
         run_job(job.id)
         base = end_run(TrainingRun.objects.get(), 0.5)
         run_job(job.id)
@@ -266,7 +304,7 @@ class TestItsStages:
     ) -> None:
         for number in range(LEAST):
             decide(agent, number, unit="one person")
-        job = start(api, agent)
+        job = start(api, agent, base_model="tiny")
         run_job(job.id)
         base = TrainingRun.objects.get()
         assert (base.heldout, base.dataset.rows) == (None, LEAST)
@@ -278,7 +316,7 @@ class TestItsStages:
         assert "Nothing measures it" in job.message and "held_out" not in job.result
 
     def test_to_cancel_it_cancels_its_run(self, agent: Any, judged: Any, api: Any, store: Any) -> None:
-        job = start(api, agent)
+        job = start(api, agent, base_model="tiny")
         run_job(job.id)
         request_cancel(job_id=job.id)
         assert TrainingRun.objects.get().state == "cancelled"
@@ -287,7 +325,7 @@ class TestItsStages:
     def test_later_training_is_measured_on_what_was_held_out_and_never_learns_it(
         self, agent: Any, judged: Any, api: Any, by: Any, store: Any
     ) -> None:
-        job = start(api, agent)
+        job = start(api, agent, base_model="tiny")
         run_job(job.id)
         base = TrainingRun.objects.get()
         end_run(base, 0.5)
@@ -317,7 +355,7 @@ class TestItsStages:
 def test_a_sentence_says_what_was_reached_beside_the_plainest_answers(
     agent: Any, judged: Any, api: Any, store: Any
 ) -> None:
-    job = start(api, agent)
+    job = start(api, agent, base_model="tiny")
     run_job(job.id)
     run = TrainingRun.objects.select_related("dataset", "heldout", "replay").get()
     assert tell_reached(run) == ""

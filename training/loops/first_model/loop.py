@@ -1,5 +1,6 @@
-"""The first model as a list of stages: rewards, people's verdicts as labelled rows, a base that learns them, all
-decisions as a log that it goes on learning from, and what may serve. Of an agent that writes texts, a pretrained base
+"""The first model as a list of stages: rewards, people's verdicts as labelled rows, policies that learn them, all
+decisions as a log to go on learning from, and what may serve. Where nobody chose a base, policies of every kind learn
+both, and the best for its price is taken. Of an agent that writes texts, a pretrained base
 learns those that were rewarded, and that is all.
 
 A fifth of the labelled rows is held out, and what belongs together with them stays out of the log, so both runs are
@@ -11,6 +12,7 @@ nothing that a gate would have to protect.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,17 +24,19 @@ from decisions.rewards.specs import current_reward_spec
 from jobs.context import JobContext
 from jobs.errors import JobCancelled, Permanent
 from models_registry.experiments.promotion import promote_version
-from models_registry.models import AliasName
+from models_registry.models import AliasName, ModelVersion
+from models_registry.versions.services import get_champion
 from training.datasets.freezing import freeze_rows
 from training.engine.spec.methods import METHODS
 from training.errors import EmptyDataset, InvalidRun
+from training.loops.comparison import MEASURES, choose_best
 from training.loops.first_model.plans import Teaching
 from training.loops.stages import Progress, Stage, run_stages
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.selection import Filters
 from training.run_states import RunState
-from training.runs.candidates import find_tagged_runs
-from training.runs.defaults.values import FROM_LOGS
+from training.runs.candidates import PolicyKind, find_candidates, find_tagged_runs, kind_of, start_candidates
+from training.runs.defaults.values import CLASSIFY, FROM_LOGS
 from training.runs.reached import tell_reached
 from training.runs.services import RunPlan, start_run
 from workspaces.access.actors import system
@@ -63,6 +67,8 @@ class FirstModelLoop:
         self.teaching = Teaching.from_payload(self.payload)
         self.without_log = ""
         """Why there is no second version, for people."""
+        self.lost: list[str] = []
+        """What failed beside others that did not, for people."""
         self.because = ""
         """Which version serves, and why."""
 
@@ -87,23 +93,33 @@ class FirstModelLoop:
         assert labels is not None
         none_held_out = NOTHING_RIGHT if "held_out" in labels.statistics else UNMEASURED
         unmeasured = none_held_out if last.heldout is None else ""
-        told = [tell_reached(last) or f"Made {last.produced_version}.", self.because, unmeasured, self.without_log]
+        reached = tell_reached(last) or f"Made {last.produced_version}."
+        sentences = [reached, self.because, unmeasured, self.without_log, *self.lost]
         result = {"dataset": str(labels.id), "run": str(last.id), "version": str(last.produced_version)}
         if last.heldout is not None:
             result["held_out"] = str(last.heldout.id)
-        return result, " ".join(filter(None, told))
+        return result, " ".join(filter(None, sentences))
+
+    @property
+    def _base_runs(self) -> list[TrainingRun]:
+        return [run for run in self._find_runs() if run.dataset.name == self.payload["name"]]
+
+    @property
+    def _log_runs(self) -> list[TrainingRun]:
+        return [run for run in self._find_runs() if run.dataset.name == self.payload["name"] + LOG]
+
+    def _find_runs(self) -> Sequence[TrainingRun]:
+        return find_tagged_runs(self.by.workspace, self.payload["tag"])
 
     @property
     def _base_run(self) -> TrainingRun | None:
-        return self._find_run(self.teaching.method)
+        """The best on the verdicts, once there are versions."""
+        return choose_best(self._base_runs) or next(iter(self._base_runs), None)
 
     @property
     def _log_run(self) -> TrainingRun | None:
-        return self._find_run(FROM_LOGS)
-
-    def _find_run(self, method: str) -> TrainingRun | None:
-        runs = find_tagged_runs(self.by.workspace, self.payload["tag"])
-        return next((run for run in runs if run.method == method), None)
+        """The best on all decisions, once there are versions."""
+        return choose_best(self._log_runs) or next(iter(self._log_runs), None)
 
     def _find_labels(self) -> DatasetSnapshot | None:
         found = DatasetSnapshot.objects.filter(agent=self.agent, name=self.payload["name"])
@@ -166,16 +182,30 @@ class FirstModelLoop:
             heldout=heldout,
             settings=self._settings(method, labels.rows),
         )
+        self._start(plan)
+
+    def _start(self, plan: RunPlan, compared_with: ModelVersion | None = None) -> None:
+        """The run, and where nobody chose a base those of the other kinds of policy. Raises InvalidRun."""
         with self.context.fenced():
-            start_run(by=self.by, agent=self.agent, plan=plan, tags=[self.payload["tag"]])
+            if not self.teaching.compares:
+                start_run(by=self.by, agent=self.agent, plan=plan, tags=[self.payload["tag"]])
+                return
+            candidates = find_candidates(self.by.workspace, plan, compared_with=compared_with)
+            start_candidates(by=self.by, agent=self.agent, candidates=candidates, tag=self.payload["tag"])
 
     def _settings(self, method: str, rows: int) -> Any:
         return self.teaching.settings(method, rows, find_current_version(self.agent))
 
     def _teach_base(self, progress: Progress) -> None:
-        run = self._base_run
-        assert run is not None
-        progress.wait_for_run(run, "learning the verdicts")
+        """The best of what was made serves, which need not be the first that was."""
+        self._wait(progress, self._base_runs, "learning the verdicts")
+        best = self._base_run
+        assert best is not None and best.produced_version is not None
+        made = [run.produced_version for run in self._base_runs]
+        champion = get_champion(best.produced_version.registered_model)
+        if champion in made and champion != best.produced_version and not self._log_runs:
+            with suppress(ReckonerError):  # an approval is missing, or the model server cannot serve it
+                promote_version(by=self.by, version=best.produced_version, reason=f"{self.payload['tag']}: the best")
 
     def _freeze_log(self, progress: Progress) -> None:
         base = self._base_run
@@ -199,33 +229,40 @@ class FirstModelLoop:
     def _start_on_log(self, made: list[DatasetSnapshot]) -> None:
         base, log = self._base_run, made[0]
         assert base is not None
+        runs = (run for run in self._base_runs if kind_of(run) is PolicyKind.LANGUAGE_MODEL)
+        language = next((run.produced_version for run in runs), None)
+        method = FROM_LOGS if language is not None else CLASSIFY
         plan = RunPlan(
-            FROM_LOGS,
+            method,
             log,
-            base_version=base.produced_version,
+            base_version=language or base.produced_version,
             heldout=base.heldout,
             replay=base.dataset,
-            settings=self._settings(FROM_LOGS, log.rows + base.dataset.rows),
+            settings=self._settings(method, log.rows + base.dataset.rows),
         )
-        with self.context.fenced():
-            start_run(by=self.by, agent=self.agent, plan=plan, tags=[self.payload["tag"]])
+        self._start(plan, compared_with=base.produced_version)
 
     def _learn_log(self, progress: Progress) -> None:
         """The base serves already, so a run that fails here leaves an agent with a model."""
-        run = self._log_run
-        if run is None:
+        if self._log_runs and not self._wait(progress, self._log_runs, "learning from all decisions", strict=False):
             return
-        if run.state in (RunState.FAILED, RunState.CANCELLED):
-            self.without_log = f"The second run {run.state}: {run.error}".rstrip(": ") + "."
-            return
-        progress.wait_for_run(run, "learning from all decisions")
+
+    def _wait(self, progress: Progress, runs: Sequence[TrainingRun], message: str, *, strict: bool = True) -> bool:
+        """Whether one of the runs has made a version. Raises Defer until all have ended, and with `strict` Permanent
+        where none has made one. What failed is noted."""
+        lost = [run for run in runs if run.state in (RunState.FAILED, RunState.CANCELLED)]
+        for run in runs:
+            if run not in lost or (strict and len(lost) == len(runs)):
+                progress.wait_for_run(run, message)
+        self.lost += [f"A run of {run.method} {run.state}: {run.error}".rstrip(": ") + "." for run in lost]
+        return len(lost) < len(runs)
 
     def _deploy(self, _: Progress) -> None:
-        run = self._log_run
-        if run is None or run.produced_version is None or run.base_version is None:
+        run, base_run = self._log_run, self._base_run
+        if run is None or run.produced_version is None or base_run is None or base_run.produced_version is None:
             return
-        version, base = run.produced_version, run.base_version
-        gained = _find_gain(run)
+        version, base = run.produced_version, base_run.produced_version
+        gained = _find_gain(run, base_run)
         if version.aliases.filter(name=AliasName.CHAMPION).exists():
             self.because = f"It serves in place of {base}."
         elif gained is None or gained < 0:
@@ -243,11 +280,12 @@ class FirstModelLoop:
                 self.because = f"It serves: {because}."
 
 
-def _find_gain(run: TrainingRun) -> float | None:
-    """What the gate would judge by: of rankings NDCG@10, else accuracy."""
-    found = getattr(run, "evaluation", None)
-    difference = (found.differences.get("ndcg_10") or found.differences.get("accuracy")) if found is not None else None
-    return float(difference["mean"]) if difference is not None else None
+def _find_gain(run: TrainingRun, base: TrainingRun) -> float | None:
+    """What the gate would judge by: of rankings NDCG@10, else accuracy; on the same held-out rows."""
+    scores = [getattr(one, "evaluation", None) for one in (run, base)]
+    reached = [one.scores.get("trained", {}) if one is not None else {} for one in scores]
+    measure = next((name for name in MEASURES if all(name in one for one in reached)), None)
+    return float(reached[0][measure]["mean"] - reached[1][measure]["mean"]) if measure is not None else None
 
 
 def _tell(faults: Sequence[FieldFault]) -> str:

@@ -27,12 +27,14 @@ NO_ROOM = "memory"
 @dataclass(frozen=True, slots=True)
 class Teaching:
     """How the first run learns: `method` on rows of `kind`, from the base named `root`. `lora`: whether an adapter is
-    trained, None: the measured recipe, which trains a real base whole and then an adapter over it."""
+    trained, None: the measured recipe, which trains a real base whole and then an adapter over it. `compares`: whether
+    policies of other kinds learn the same rows."""
 
     root: str
     method: str
     kind: DatasetKind
     lora: bool | None = None
+    compares: bool = False
 
     def settings(self, method: str, rows: int, version: AgentVersion | None) -> Mapping[str, Any]:
         """Of a run by this method, which may be the second one."""
@@ -41,13 +43,25 @@ class Teaching:
 
     def as_payload(self) -> dict[str, Any]:
         """For the job."""
-        return {"base_model": self.root, "method": self.method, "kind": str(self.kind), "lora": self.lora}
+        return {
+            "base_model": self.root,
+            "method": self.method,
+            "kind": str(self.kind),
+            "lora": self.lora,
+            "compares": self.compares,
+        }
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Teaching:
         """Jobs that were queued by an earlier release name no more than the base."""
         kind = DatasetKind(payload.get("kind", DatasetKind.LABELLED))
-        return cls(payload["base_model"], payload.get("method", FROM_LABELS), kind, payload.get("lora"))
+        return cls(
+            payload["base_model"],
+            payload.get("method", FROM_LABELS),
+            kind,
+            payload.get("lora"),
+            bool(payload.get("compares")),
+        )
 
 
 def choose_teaching(
@@ -64,7 +78,7 @@ def choose_teaching(
             "The first model cannot start from this base.",
             faults=[FieldFault("lora", "the tiny model is trained whole", "a named base, or leave it out")],
         )
-    *others, last = _list_teachings(base, first, lora)
+    *others, last = _list_teachings(base, first, lora, compares=named == "" and lora is None)
     for teaching in others:
         try:
             _check(agent, version, first, teaching)
@@ -81,15 +95,15 @@ def _say_named() -> str:
     return f"{name}, or another pretrained base" if (name := choose_named_base()) else "a base in RECKONER_BASE_MODELS"
 
 
-def _list_teachings(base: str, first: FirstLabels, lora: bool | None) -> Iterator[Teaching]:
+def _list_teachings(base: str, first: FirstLabels, lora: bool | None, compares: bool) -> Iterator[Teaching]:
     """The first that has room is taken."""
     if first.writes:
         yield Teaching(base, FROM_REWARDED_TEXTS, DatasetKind.TEXT, lora)
         return
     if lora is not True:
-        yield Teaching(base, FROM_LABELS, DatasetKind.LABELLED, lora)
+        yield Teaching(base, FROM_LABELS, DatasetKind.LABELLED, lora, compares)
     if lora is True or (lora is None and base != TINY):
-        yield Teaching(base, FROM_TEXTS, DatasetKind.LABELLED, True)
+        yield Teaching(base, FROM_TEXTS, DatasetKind.LABELLED, True, compares)
 
 
 def _check(agent: Agent, version: AgentVersion | None, first: FirstLabels, teaching: Teaching) -> None:
