@@ -54,8 +54,9 @@ COMPARED = (RowKind.LABELLED, RowKind.LOGGED)
 SHARED = ("seed", "serving", "evaluate", "max_prompt_tokens", "held_back")
 """Settings of a plan that hold for a policy of another kind as well."""
 NO_ENCODER = (
-    "No sentence encoder is at hand. Import one, such as all-MiniLM-L6-v2, or name its folder in RECKONER_BASE_MODELS: "
-    "with few labels it often decides better than words (docs/learning.md)."
+    "No sentence encoder is at hand. With few labels one often decides better than words: on questions of ten domains, "
+    "200 labels and 2,000 decisions it was right on 89%, words on 85%. Name a folder, or a hub ID such as "
+    "sentence-transformers/all-MiniLM-L6-v2, in RECKONER_BASE_MODELS."
 )
 NO_LANGUAGE_MODEL = "This agent has no version that is a language model."
 

@@ -152,6 +152,8 @@ def test_a_rehearsal_tells_what_the_loop_would_do(
         "held-out accuracy",
         "Of ceiling",
         "plain classifier of words",
+        "After the last round: a classifier of words",
+        "No sentence encoder is at hand",
         "Off-policy",
         "Data needed",
         "Experiment",

@@ -42,7 +42,8 @@ from training.loops.rehearsal.outlook import VersionPair, needed_decisions, need
 from training.models import TrainingRun
 from training.rows.parts import ROWS_FILE
 from training.rows.reward_scale import reward_if
-from training.runs.candidates import kind_of, order_runs
+from training.runs.candidates import NO_ENCODER, PolicyKind, kind_of, order_runs
+from workspaces.templatetags.show import percent
 
 SHARES = (0.90, 0.95, 0.97)
 
@@ -303,3 +304,20 @@ def _needed(results: Sequence[Mapping[str, Any]], place: int) -> dict[str, Any]:
     entries.sort(key=lambda entry: math.inf if entry["decisions"] is None else entry["decisions"])
     median = entries[len(entries) // 2]
     return {name: median[name] for name in ("share", "decisions", "extrapolated")}
+
+
+def describe_kinds(report: Mapping[str, Any]) -> str | None:
+    """What each kind of policy reaches after the last round, and without a sentence encoder what one may bring; None
+    for a report that is older than the comparison."""
+    last = [seed["rounds"][-1].get("candidates") for seed in report["seeds"]]
+    if not all(last):
+        return None
+    means = {
+        kind: sum(one[kind.value]["mean"] for one in last) / len(last)
+        for kind in PolicyKind
+        if all(kind.value in one for one in last)
+    }
+    chosen = {PolicyKind(seed["rounds"][-1]["kind"]).says for seed in report["seeds"]}
+    reached = ", ".join(f"a {kind.says} {percent(mean)}" for kind, mean in means.items())
+    says = f"After the last round: {reached}. Taken: {', '.join(sorted(chosen))}."
+    return says if PolicyKind.ENCODER in means else f"{says} {NO_ENCODER}"

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from training.loops.rehearsal.plan import Plan, split_rows
+from training.loops.rehearsal.report import describe_kinds
 from training.loops.rehearsal.shown import describe_plain
 from training.loops.rehearsal.source import Source
 from workspaces.templatetags.show import percent, points, reward
@@ -66,6 +67,8 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
     console.print(f"Verdict      {verdict}: {report['better_seeds']} of {seeds} with the whole interval above 0")
     if plain := describe_plain(report):
         console.print(f"Words        {plain}", soft_wrap=True)
+    if kinds := describe_kinds(report):
+        console.print(f"Kinds        {kinds}", soft_wrap=True)
     for seed in report["seeds"]:
         console.print(f"Off-policy   seed {seed['seed']}: {_off_policy(seed['off_policy'])}")
     for entry in report["needed"]:

@@ -19,7 +19,7 @@ from training.evaluation.measures import find_reach, tone_of
 from training.loops.rehearsal.estimate import guess_seconds
 from training.loops.rehearsal.forms import RehearsalForm
 from training.loops.rehearsal.loop import EVERY_LABEL, SEED_LABELS, round_name
-from training.loops.rehearsal.report import report_all
+from training.loops.rehearsal.report import describe_kinds, report_all
 from training.loops.rehearsal.services import cancel_rehearsal, may_start, resume_rehearsal, start_rehearsal
 from training.loops.rehearsal.shown import (
     accuracy_axis,
@@ -227,6 +227,7 @@ def _report(rehearsal: Rehearsal) -> dict[str, Any]:
         "report": report,
         "verdict": describe_verdict(report, complete=rehearsal.report is not None),
         "plain": describe_plain(report),
+        "kinds": describe_kinds(report),
         "figures": {"figures": [draw_learning(report), draw_rounds(report)]},
         "axis": accuracy_axis(report),
         "reach": reach,
