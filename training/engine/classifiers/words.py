@@ -64,7 +64,8 @@ def shorten(text: str, longest: int = LONGEST) -> str:
 
 
 @lru_cache(maxsize=1)
-def _hashers() -> dict[str, Any]:
+def make_hashers() -> dict[str, Any]:
+    """By kind: scikit-learn's vectoriser, which counts (n, 2**BITS) hashed features."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     shared: dict[str, Any] = {"n_features": 1 << BITS, "alternate_sign": False, "norm": None, "dtype": np.float32}
@@ -76,7 +77,7 @@ def _hashers() -> dict[str, Any]:
 
 def _count(texts: Sequence[str]) -> dict[str, Any]:
     shortened = [shorten(text) for text in texts]
-    return {kind: hasher.transform(shortened).tocsr() for kind, hasher in _hashers().items()}
+    return {kind: hasher.transform(shortened).tocsr() for kind, hasher in make_hashers().items()}
 
 
 def _weigh(counts: Mapping[str, Any], words: Words) -> Any:
