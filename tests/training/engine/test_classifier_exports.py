@@ -126,3 +126,40 @@ def test_a_format_of_the_other_kind_is_refused_before_torch_is_there(tmp_path: P
         spec = {"method": "export", "base": {"path": str(tmp_path / place)}, "export": plan}
         with pytest.raises(BadRun, match=says):
             read_run(write_run(tmp_path / f"{place}-{plan['format']}", spec))
+
+
+@pytest.mark.slow
+def test_an_encoder_that_onnxruntime_runs_gives_the_probabilities_of_torch(sources: dict[str, ModelSource]) -> None:
+    import torch
+
+    from training.engine.classifiers.encoders import load_encoder
+    from training.engine.classifiers.onnx_encoders import convert
+    from training.engine.classifiers.policy import read_classifier
+
+    source = sources["both"]
+    by_torch = load_encoder(Path(str(source.path)), torch.device("cpu"))
+    asked = ([Prompt(text) for text in TEXTS], [(*OPTIONS, "never seen")] * len(TEXTS))
+    wanted, answers = (
+        read_classifier(Path(str(source.adapter)), encoder).log_probabilities(*asked)
+        for encoder in (by_torch, convert(by_torch))
+    )
+    assert np.exp(answers) == pytest.approx(np.exp(wanted), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_an_encoder_that_differs_in_onnxruntime_is_left_to_torch(
+    sources: dict[str, ModelSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from training.engine.classifiers import onnx_encoders
+    from training.engine.classifiers.encoders import load_encoder
+    from training.engine.spec.refused import Refused
+
+    encoder = load_encoder(Path(str(sources["encoder"].path)), torch.device("cpu"))
+    monkeypatch.setattr(onnx_encoders, "find_prefix", lambda encoder: "another ")
+    with pytest.raises(Refused, match="its vectors differ by"):
+        onnx_encoders.convert(encoder)
+    monkeypatch.setattr(onnx_encoders, "find_spec", lambda name: None)
+    with pytest.raises(Refused, match="onnx, onnxruntime not installed"):
+        onnx_encoders.convert(encoder)

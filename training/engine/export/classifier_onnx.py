@@ -30,6 +30,10 @@ HASHERS = {"words": "ngram_range=(1, 2)", "pieces": 'analyzer="char_wb", ngram_r
 class _OfWords(nn.Module):
     """Hashed counts of one kind → what they add to the logits."""
 
+    rarity: Tensor
+    row: Tensor
+    weights: Tensor
+
     def __init__(self, words: Words, kind: str, weights: np.ndarray) -> None:
         super().__init__()
         kept = torch.from_numpy(words.kept[kind])
@@ -50,8 +54,8 @@ class _Graph(nn.Module):
         super().__init__()
         self.encoder: EncoderGraph | None = None
         self.bias = nn.Parameter(torch.from_numpy(layer.bias))
-        if classifier.encoder is not None and layer.encoder is not None:
-            self.encoder = EncoderGraph(classifier.encoder)
+        if (encoder := find_encoder(classifier)) is not None and layer.encoder is not None:
+            self.encoder = EncoderGraph(encoder)
             self.of_vectors = nn.Parameter(torch.from_numpy(layer.encoder))
         self.of_words = nn.ModuleList()
         if classifier.words is not None and layer.words is not None:
@@ -74,8 +78,8 @@ def write(classifier: Classifier, layer: Layer, folder: Path) -> dict[str, Any]:
     """Raises Refused for an encoder that torch cannot trace, or whose tokenizer no other program reads."""
     inputs: dict[str, Tensor] = example_tokens() if classifier.encoder is not None else {}
     axes = {name: {0: "batch", 1: "tokens"} for name in inputs}
-    if classifier.encoder is not None:
-        find_tokenizer(classifier.encoder).save(str(folder / TOKENIZER))
+    if (encoder := find_encoder(classifier)) is not None:
+        find_tokenizer(encoder).save(str(folder / TOKENIZER))
     for kind in KINDS if classifier.words is not None else ():
         inputs |= {f"{kind}_places": torch.ones(2, 3, dtype=torch.long), f"{kind}_counts": torch.ones(2, 3)}
         axes |= {f"{kind}_{what}": {0: "batch", 1: kind} for what in ("places", "counts")}
@@ -106,7 +110,7 @@ def tell_use(classifier: Classifier) -> list[str]:
         hashers = [f'    "{kind}": HashingVectorizer({HASHERS[kind]}, {shared}),' for kind in KINDS]
         lines += ["hashers = {", *hashers, "}"]
     lines += [*SHORTEN, "", "", "def decide(text):", '    """Each option with its probability."""', "    inputs = {}"]
-    if (encoder := classifier.encoder) is not None:
+    if (encoder := find_encoder(classifier)) is not None:
         read = f"shorten(text, {find_longest(encoder)})"
         if prefix := find_prefix(encoder):
             read = f"{prefix!r} + {read}"
@@ -135,6 +139,12 @@ SHORTEN = (
     '    """Without the middle of a long text, as the classifier learnt."""',
     '    return text if len(text) <= longest else f"{text[: longest // 2]} {text[-longest // 2 :]}"',
 )
+
+
+def find_encoder(classifier: Classifier) -> Encoder | None:
+    """The encoder as torch runs it, which is what an export is loaded with."""
+    assert classifier.encoder is None or isinstance(classifier.encoder, Encoder)
+    return classifier.encoder
 
 
 def find_longest(encoder: Encoder) -> int:

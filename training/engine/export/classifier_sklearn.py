@@ -15,7 +15,7 @@ import numpy as np
 from training.engine.classifiers.flat import Layer
 from training.engine.classifiers.policy import Classifier
 from training.engine.classifiers.words import BITS, KINDS, LONGEST, Words, make_hashers
-from training.engine.export.classifier_onnx import SHORTEN, find_longest
+from training.engine.export.classifier_onnx import SHORTEN, find_encoder, find_longest
 from training.engine.spec.refused import Refused
 
 HEAD, WORDS, ENCODER = "head.skops", "words.skops", "encoder"
@@ -29,14 +29,15 @@ def write(classifier: Classifier, layer: Layer, folder: Path) -> dict[str, Any]:
     if len(layer.options) < 2:
         raise Refused("scikit-learn's classifiers have at least two options")
     head = _make_head(layer)
-    if classifier.words is not None and classifier.encoder is None:
+    encoder = find_encoder(classifier)
+    if classifier.words is not None and encoder is None:
         skops.io.dump(make_pipeline(make_features(classifier.words), head), folder / HEAD)
         return {"options": len(layer.options)}
-    assert classifier.encoder is not None
+    assert encoder is not None
     if classifier.words is not None:
         skops.io.dump(make_features(classifier.words), folder / WORDS)
     skops.io.dump(head, folder / HEAD)
-    classifier.encoder.model.save_pretrained(str(folder / ENCODER), create_model_card=False)
+    encoder.model.save_pretrained(str(folder / ENCODER), create_model_card=False)
     return {"options": len(layer.options)}
 
 
@@ -87,8 +88,8 @@ def tell_use(classifier: Classifier) -> list[str]:
             lines.append(f'words = skops.io.load(FOLDER / "{WORDS}")')
     lines += [*SHORTEN, "", "", "def decide(text):", '    """Each option with its probability."""']
     features = f"[shorten(text, {LONGEST})]"
-    if classifier.encoder is not None:
-        short = f"[shorten(text, {find_longest(classifier.encoder)})]"
+    if (encoder := find_encoder(classifier)) is not None:
+        short = f"[shorten(text, {find_longest(encoder)})]"
         lines.append(f"    vectors = encoder.encode({short}, normalize_embeddings=True)")
         if has_words:
             lines.append(f"    vectors = np.hstack([vectors, words.transform({features}).toarray()])")

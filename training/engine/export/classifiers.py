@@ -69,7 +69,9 @@ def compare_classifier(attempt: Attempt, data: RunData, classifier: Classifier, 
     with watched(attempt.stop, attempt.events, 0.5, "loading the export"):
         decide = load_use(use, folder)
     rows = data.heldout[:: max(1, len(data.heldout) // plan.parity_rows)][: plan.parity_rows]
-    asked = [(row.prompt, row.options, row.options.index(row.answer)) for row in rows if len(row.options) > 1]
+    asked: list[tuple[str, tuple[str, ...], int | None]] = [
+        (row.prompt, row.options, row.options.index(row.answer)) for row in rows if len(row.options) > 1
+    ]
     every = tuple(decide("a"))
     probes = asked or [(text, every, None) for text in (*HARD_TEXTS, *find_ordinary_texts())]
     equal, kl, apart = 0, list[float](), 0.0
