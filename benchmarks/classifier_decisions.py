@@ -4,8 +4,9 @@
 
 A real instance with its model server: CLINC150's ten domains, labels as a dataset, a run of the method `classifier` for
 each kind, its version promoted. Then one decision after the other by `POST /agents/SLUG/decide` over one kept
-connection, each recorded with its propensity. Beside it `predict_proba` of tf-idf and a logistic regression on the same
-labels, one text at a time in this process: what no server can save. `--encoder`: a folder of sentence-transformers;
+connection, each recorded with its propensity. In turn with it, on the same texts: `recording`, one decision of another
+policy by `POST /decisions`, and `bare`, `predict_proba` of scikit-learn's tf-idf and logistic regression on the same
+labels in this process: what no server can save. `--encoder`: a folder of sentence-transformers;
 without it only words are measured. Bounds are for a free machine.
 
 Prints a row per figure and one JSON object as the last line.
@@ -20,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +35,23 @@ MOST_MS = {"words": 5.0, "encoder": 25.0}
 WARM_UP, RUN_SECONDS = 30, 900.0
 
 
-def time_each(decide: Callable[[str], Any], texts: Sequence[str]) -> dict[str, float]:
-    """Median and 95th percentile of one call after the other, in milliseconds, once it is warm."""
-    for text in texts[:WARM_UP]:
-        decide(text)
-    taken = []
-    for text in texts[WARM_UP:]:
-        began = time.perf_counter()
-        decide(text)
-        taken.append(1000 * (time.perf_counter() - began))
-    return {"p50": statistics.median(taken), "p95": statistics.quantiles(taken, n=20)[-1]}
+def time_in_turn(calls: Mapping[str, Callable[[str], Any]], texts: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Median and 95th percentile of each call in milliseconds, once all are warm; each text is given to one after the
+    other, so that they share what else the machine does."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for place, text in enumerate(texts):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call(text)
+            if place >= WARM_UP:
+                taken[name].append(1000 * (time.perf_counter() - began))
+    return {
+        name: {"p50": statistics.median(each), "p95": statistics.quantiles(each, n=20)[-1]}
+        for name, each in taken.items()
+    }
 
 
-def time_scikit_learn(labelled: Sequence[tuple[str, str]], texts: Sequence[str]) -> dict[str, float]:
+def fit_scikit_learn(labelled: Sequence[tuple[str, str]]) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline, make_union
@@ -55,9 +60,7 @@ def time_scikit_learn(labelled: Sequence[tuple[str, str]], texts: Sequence[str])
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True),
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True),
     )
-    words = make_pipeline(features, LogisticRegression(max_iter=1000))
-    words.fit(*map(list, zip(*labelled, strict=True)))
-    return time_each(lambda text: words.predict_proba([text]), texts)
+    return make_pipeline(features, LogisticRegression(max_iter=1000)).fit(*map(list, zip(*labelled, strict=True)))
 
 
 def train(admin: Admin, dataset: str, base: str) -> str:
@@ -82,8 +85,8 @@ def main() -> int:
     drawn = random.Random(0).sample(pairs, options.labels + options.decisions + WARM_UP)
     labelled, texts = drawn[: options.labels], [text for text, _ in drawn[options.labels :]]
     names = sorted({domain for _, domain in pairs})
-    report, measured = Report("classifier_decisions"), dict[str, dict[str, float]]()
-    measured["scikit-learn"] = time_scikit_learn(labelled, texts)
+    report, measured = Report("classifier_decisions"), dict[str, dict[str, dict[str, float]]]()
+    words = fit_scikit_learn(labelled)
     bases = {"words": "words"} | ({"encoder": str(options.encoder.resolve())} if options.encoder else {})
     with tempfile.TemporaryDirectory(prefix="reckoner-classifiers-") as folder:
         rows = Path(folder) / "rows.jsonl"
@@ -111,16 +114,20 @@ def main() -> int:
                     (answer,) = admin.call("POST", f"/agents/{AGENT}/decide", [{"state": {"text": text}}])["answers"]
                     assert answer["model_version"] == version, answer
 
-                measured[kind] = time_each(decide, texts)
+                def record(text: str) -> None:
+                    recorded = {"agent": AGENT, "policy_name": "outside", "state": {"text": text}, "action": names[0]}
+                    admin.call("POST", "/decisions", recorded)
+
+                calls = {"decide": decide, "recording": record, "bare": lambda text: words.predict_proba([text])}
+                measured[kind] = time_in_turn(calls, texts)
                 log(f"{kind}: {measured[kind]}")
         finally:
             instance.stop()
-    bare = measured["scikit-learn"]["p50"]
-    report.add("scikit-learn's predict_proba, one text, p50 ms", bound="-", figure=f"{bare:.2f}", passed=True)
-    for kind in bases:
-        p50 = measured[kind]["p50"]
+    for kind, by_call in measured.items():
+        p50, recording, bare = (by_call[name]["p50"] for name in ("decide", "recording", "bare"))
         report.bound(f"{kind}: POST decide, p50 ms", p50, "<=", MOST_MS[kind])
-        report.add("  as a multiple of scikit-learn's", bound="-", figure=f"{p50 / bare:.1f}", passed=True)
+        report.add("  of POST decisions, p50 ms", bound="-", figure=f"{recording:.2f}", passed=True)
+        report.add("  of scikit-learn's predict_proba, p50 ms", bound="-", figure=f"{bare:.2f}", passed=True)
     return report.finish(measured=measured)
 
 
