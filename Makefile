@@ -75,7 +75,7 @@ text: $(VENV)/bin/python ## Installs what training of free text needs besides (T
 s3: $(VENV)/bin/python ## Installs what artifacts at a server that speaks S3 need besides (s3fs)
 	@$(BIN)/python requirements/install.py --torch $(TORCH) --s3
 
-exports: $(VENV)/bin/python ## Installs what models as files for other programs need besides (gguf, xllamacpp, onnxruntime)
+exports: $(VENV)/bin/python ## Installs what models as files for other programs need besides (gguf, xllamacpp, onnxruntime, skops)
 	@$(BIN)/python requirements/install.py --torch $(TORCH) --export
 
 clean: ## Removes the virtual environment; data in var/ stay

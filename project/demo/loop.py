@@ -151,7 +151,10 @@ class DemoLoop(AgentLoop):
         return run.produced_version
 
     def _export(self, progress: Progress) -> None:
-        export = await_export(by=self.by, version=self._trained(), since=self.context.created_at)
+        version = self._trained()
+        if version.is_classifier:  # has no weights to merge
+            return
+        export = await_export(by=self.by, version=version, since=self.context.created_at)
         if export.state != ExportState.READY:
             raise progress.wait("exporting merged weights")
 

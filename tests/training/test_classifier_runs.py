@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.urls import reverse
 
 from jobs.models import Job, JobState
 from jobs.runner import run_job
+from models_registry.artifacts.opening import artifact_path
 from models_registry.backends.endpoint import ScoreItem
 from models_registry.backends.model_server import score
 from models_registry.backends.prompts import Prompt
@@ -19,6 +21,7 @@ from tests.tiny_encoder import make_encoder
 from tools.factories import OPTIONS
 from training.datasets.snapshots import import_labelled
 from training.errors import InvalidRun
+from training.exports.services import start_export
 from training.models import TrainingRun
 from training.runs.defaults.values import find_defaults
 from training.runs.services import RunPlan, start_run
@@ -111,3 +114,22 @@ def test_what_suits_no_classifier_is_refused_before_anything_is_queued(
         start_run(by=by, agent=agent, plan=RunPlan("sft", rows[0], base_model=str(encoder)))
     assert "is a sentence encoder" in raised.value.faults[0].reason
     assert TrainingRun.objects.count() == counted
+
+
+@pytest.mark.parametrize("format", ["onnx", "sklearn"])
+def test_a_version_is_exported_with_lines_that_serve_it(
+    served: None, agent: Any, by: Any, admin: Any, page_client: Any, rows: tuple[Any, Any], format: str
+) -> None:
+    version = finish(start_run(by=by, agent=agent, plan=plan(rows, base_model="words")))
+    export = start_export(by=by, version=version, format=format)
+    assert run_job(export.job_id) is JobState.SUCCEEDED, Job.objects.get(id=export.job_id).error
+    export.refresh_from_db()
+    parity = export.report["parity"]
+    assert (export.state, parity["prompts"], parity["equal_decisions"]) == ("ready", "held_out", 1.0)
+    folder = artifact_path(export.artifact.digest)
+    card = (folder / "README.md").read_text()
+    assert "def decide(text):" in card and "## Model" in card and "transformers" not in card
+    assert {"onnx": "model.onnx", "sklearn": "head.skops"}[format] in {path.name for path in folder.iterdir()}
+    place = reverse("pages:version", args=[agent.workspace.slug, version.id])
+    page = page_client(admin).get(place).content.decode()
+    assert "Same decisions" in page and "Same next token" not in page

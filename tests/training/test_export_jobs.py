@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from jobs.errors import Permanent
 from jobs.models import Job, JobState
 from jobs.runner import run_job
 from models_registry.artifacts import opening as artifacts
-from models_registry.models import Artifact, ModelVersion
+from models_registry.models import Artifact, ArtifactKind, ModelVersion
 from tests.engine_task import labelled
 from tools.export_kills import register_adapted
-from tools.factories import ModelVersionFactory
+from tools.factories import ArtifactFactory, ModelVersionFactory
 from training.engine.spec import export_formats
 from training.exports import plans as export_plans
 from training.exports import services as exports
+from training.exports.plans import make_options
 from training.exports.services import await_export, start_export
 from training.models import ExportJob
 from workspaces.errors import InvalidInput
@@ -221,3 +223,23 @@ def test_the_page_offers_each_format_and_says_what_is_missing(
     client.post(reverse("pages:export-cancel", args=[base_version.workspace.slug, export.id]))
     export.refresh_from_db()
     assert export.state == "failed" and AuditEntry.objects.filter(action="export.cancelled").count() == 1
+
+
+@pytest.mark.django_db
+def test_a_classifier_is_offered_the_formats_that_hold_one(workspace: Any, admin: Any, page_client: Any) -> None:
+    artifact = ArtifactFactory(workspace=workspace, kind=ArtifactKind.CLASSIFIER)
+    version = ModelVersionFactory(workspace=workspace, artifact=artifact, registered_model__workspace=workspace)
+    page = page_client(admin).get(reverse("pages:version", args=[workspace.slug, version.id])).content.decode()
+    assert re.findall(r'<option value="(\w+)', page) == ["onnx", "sklearn"]
+    for format, options, says in (
+        ("merged", {}, "merged holds language models, and it is a classifier: export onnx or sklearn"),
+        ("gguf", {}, "gguf holds language models, and it is a classifier"),
+        ("onnx", {"cache": True}, "a classifier reads whole texts"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            make_options(version, format, **options)
+        assert says in refused.value.faults[0].reason
+    assert not ExportJob.objects.exists()
+    with pytest.raises(InvalidInput) as refused:
+        make_options(ModelVersionFactory(workspace=workspace), "sklearn")
+    assert "sklearn holds classifiers, and it is a language model" in refused.value.faults[0].reason

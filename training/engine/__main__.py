@@ -24,7 +24,7 @@ from training.engine.environments.outside import BadAgent, OutsideAgent, Unknown
 from training.engine.machine.facts import this_machine, why_no_quantisation
 from training.engine.machine.launch import LIBRARIES, count_processes, find_launch_faults, is_main_process
 from training.engine.spec.architectures import find_target_fault, read_model_type
-from training.engine.spec.export_formats import find_missing_packages, find_shape_faults
+from training.engine.spec.export_formats import find_kind_faults, find_missing_packages, find_shape_faults
 from training.engine.spec.methods import RowKind
 from training.engine.spec.refused import Refused
 from training.engine.spec.run_spec import (
@@ -134,8 +134,16 @@ def read_run(run_dir: Path, agent: OutsideAgent | None = None) -> tuple[RunSpec,
             )
     faults += find_acting_faults(spec) if agent is not None else []
     if spec.export is not None:
-        shape = find_shape_faults(spec.export.format, read_model_type(Path(spec.base.path or "")))
-        faults += [f"export.format: {fault}" for fault in [*find_missing_packages(spec.export.format), *shape]]
+        format, classifies = (
+            spec.export.format,
+            (Path(spec.base.adapter or spec.base.path or "") / CLASSIFIER).is_file(),
+        )
+        kind = find_kind_faults(format, is_classifier=classifies)
+        shape = [] if classifies else find_shape_faults(format, read_model_type(Path(spec.base.path or "")))
+        faults += [f"export.format: {fault}" for fault in [*kind, *find_missing_packages(format), *shape]]
+        faults += (
+            ["export.cache: a classifier reads whole texts; leave it out"] if classifies and spec.export.cache else []
+        )
     missing = spec.trains_by.find_missing(spec.train_rows)
     faults += [] if missing is None else [f"method: {missing}"]
     if spec.quantisation is not None and (lack := why_no_quantisation(this_machine())):

@@ -79,8 +79,8 @@ class ExportStartSerializer(StrictBody):
 
 
 class VersionExport(APIView):
-    """Exports a version: merged weights, or another format with its options; ollama makes a model of its GGUF at the
-    instance's Ollama server (OLLAMA_HOST). The files are compared with the version
+    """Exports a version: merged weights, or another format with its options, a classifier as onnx or sklearn; ollama
+    makes a model of its GGUF at the instance's Ollama server (OLLAMA_HOST). The files are compared with the version
     before they are ready; those that differ too much are refused. A second call finds the first export that is ready or
     under way. Everything that is missing for it (packages, a shape that the format takes, room on the disk) is said at
     once, and nothing is begun."""

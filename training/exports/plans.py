@@ -18,8 +18,10 @@ from models_registry.artifacts.opening import artifact_path, find_cache
 from models_registry.models import ModelVersion
 from training.engine.machine.facts import this_machine
 from training.engine.spec.export_formats import (
+    CLASSIFIERS,
     QUANTISATIONS,
     Format,
+    find_kind_faults,
     find_missing_packages,
     find_shape_faults,
     recommend_quantisation,
@@ -80,6 +82,8 @@ def make_plan(version: ModelVersion, format: str, **options: Any) -> ExportPlan:
     except pydantic.ValidationError as error:
         raise _invalid([fault for detail in error.errors() for fault in _faults(detail)]) from error
     faults = list(find_obstacles(version, plan.format))
+    if version.is_classifier and plan.cache:
+        faults.append(FieldFault("cache", "a classifier reads whole texts; leave it out", "false"))
     if faults:
         raise _invalid(faults)
     return plan
@@ -92,13 +96,19 @@ def plain_plan(version: ModelVersion, format: str, options: Mapping[str, Any]) -
 
 
 def find_obstacles(version: ModelVersion, format: Format) -> Iterator[FieldFault]:
-    """What is missing for this version in this format: an adapter, packages, a known shape, room on the disk."""
+    """What is missing for this version in this format: a format for its kind, an adapter, packages, a known shape, room
+    on the disk."""
+    if reasons := find_kind_faults(format, is_classifier=version.is_classifier):
+        yield FieldFault(
+            "format", f"{version}: {reasons[0]}", " or ".join(CLASSIFIERS) if version.is_classifier else "merged"
+        )
+        return
     if format is Format.LORA and version.base is None:
         yield FieldFault("format", f"{version} has no adapter: its weights are whole", "merged")
     for reason in find_missing_packages(format):
         yield FieldFault("format", reason, "merged, or the packages")
     whole = version.base or version
-    for reason in find_shape_faults(format, _model_type(whole)):
+    for reason in [] if version.is_classifier else find_shape_faults(format, _model_type(whole)):
         yield FieldFault("format", reason, "merged")
     if format is Format.MERGED and version.base is None:
         return  # its own files, which are there
@@ -110,14 +120,16 @@ def find_obstacles(version: ModelVersion, format: Format) -> Iterator[FieldFault
 
 
 def list_choices(version: ModelVersion) -> list[Choice]:
-    """Every format with its options, in the order of a form; none of a remote model, a classifier, or no policy."""
-    if version.artifact is None or version.is_classifier or not version.is_policy:
+    """Every format with its options, in the order of a form; none of a remote model, or no policy."""
+    if version.artifact is None or not version.is_policy:
         return []
     recommended = recommend_quantisation(this_machine().memory_bytes)
 
     def why_not(format: Format) -> str:
         return "; ".join(fault.reason for fault in find_obstacles(version, format))
 
+    if version.is_classifier:
+        return [Choice(str(format), ExportFormat(format).label, why_not=why_not(format)) for format in CLASSIFIERS]
     onnx, gguf = why_not(Format.ONNX), why_not(Format.GGUF)
     lora = [Choice("lora", ExportFormat.LORA.label, why_not=why_not(Format.LORA))] if version.base else []
     into = [Choice(f"ollama:{recommended}", f"A model at the Ollama server, {recommended}", why_not=gguf)]

@@ -36,7 +36,7 @@ from training.runs.launcher import Finished, run_engine, write_atomically
 from training.supervision.cards import card_of_export
 from workspaces.access.actors import Actor, system
 from workspaces.access.services import record_audit
-from workspaces.errors import FieldFault, InvalidInput
+from workspaces.errors import InvalidInput
 
 EXPORT_POLL_SECONDS = 1.0
 """Between two looks at a program that exports."""
@@ -55,14 +55,9 @@ def start_export(*, by: Actor, version: ModelVersion, format: str = ExportFormat
     """The version's export in this format with these options (`cache`, `quantisation`; of ollama `profile` and `host`
     too): the one that is there or under way, or a new one. One that is at Ollama's server is put there again, where
     somebody may have deleted or replaced the model. Raises NotAPolicy for a reward model or an encoder, NotStored for a
-    remote model, InvalidInput for a classifier, and with everything that is missing for it."""
+    remote model, InvalidInput with everything that is missing for it."""
     refuse_no_policy(version)
     refuse_remote(version)
-    if version.is_classifier:
-        reason = f"{version} is a classifier, which no format for language models holds"
-        raise InvalidInput(
-            "It cannot be exported.", faults=[FieldFault("format", reason, "a version that is a language model")]
-        )
     if format == ExportFormat.MERGED and not any(options.values()):  # what is there needs no look at the machine
         existing = _find_live(version, format, hash_options({}))
         if existing is not None:

@@ -20,6 +20,7 @@ class ExportFormat(models.TextChoices):
     ONNX = "onnx", "ONNX"
     GGUF = "gguf", "GGUF (llama.cpp)"
     OLLAMA = "ollama", "Ollama"
+    SKLEARN = "sklearn", "scikit-learn (skops) and sentence-transformers"
 
 
 class ExportState(models.TextChoices):

@@ -84,7 +84,10 @@ def card_of_export(version: ModelVersion, format: str, report: Mapping[str, Any]
         ),
     ]
     kind = ArtifactKind.ADAPTER if format == ExportFormat.LORA else ArtifactKind.MODEL
-    text = _write(str(version), version.base_model, facts, kind, how=_load_files(format, report["files"]))
+    how = _load_files(format, report["files"])
+    if version.is_classifier:
+        kind, how = ArtifactKind.CLASSIFIER, report["details"]["use"]
+    text = _write(str(version), version.base_model, facts, kind, how=how)
     return {CARD: "\n".join([text, *card_lines(version)])}
 
 
@@ -115,7 +118,8 @@ def _write(
     if kind is ArtifactKind.REWARD_MODEL:
         facts = [("Kind", "reward model: it scores texts for training (reward_model.json) and is not a policy"), *facts]
     if kind is ArtifactKind.CLASSIFIER:
-        facts = [("Kind", "classifier: linear weights on words or on a sentence encoder (classifier.json)"), *facts]
+        files = "" if how is not None else " (classifier.json)"
+        facts = [("Kind", f"classifier: linear weights on words or on a sentence encoder{files}"), *facts]
     is_adapter = kind is ArtifactKind.ADAPTER
     head = ["tags: [reckoner]"]
     if kind is not ArtifactKind.CLASSIFIER:  # no library of a hub loads one
@@ -143,7 +147,7 @@ def _write(
         load.append('tokenizer = AutoTokenizer.from_pretrained("THIS FOLDER")')
     if kind is ArtifactKind.REWARD_MODEL:  # its head is ours to read, and the weights alone mean nothing
         load = ["# python -m training.engine RUN, with this folder as the source of the reward component `model`"]
-    if kind is ArtifactKind.CLASSIFIER:
+    if kind is ArtifactKind.CLASSIFIER and how is None:
         load = ["from safetensors.numpy import load_file", "", 'tensors = load_file("THIS FOLDER/head.safetensors")']
     lines = ["---", *head, "---", "", f"# {title}", "", *(f"- {name}: {value}" for name, value in facts), ""]
     return "\n".join([*lines, "```python", *load, "```", ""])

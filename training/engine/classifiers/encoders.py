@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,18 @@ CHARACTERS_A_TOKEN = 4
 
 class BadEncoder(ValueError):
     """The folder holds no sentence encoder that can be used."""
+
+
+class Embedder(Protocol):
+    """What turns texts into vectors of `size` numbers, by whichever library."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def parameters(self) -> int: ...
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, size), each row of length 1."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

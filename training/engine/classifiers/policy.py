@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from training.engine.classifiers.encoders import Encoder, load_encoder
+from training.engine.classifiers.encoders import Embedder, load_encoder
 from training.engine.classifiers.options import name_of, parts_of
 from training.engine.classifiers.words import KINDS, Words
 from training.engine.rows.types import Prompt
@@ -75,7 +75,7 @@ class Classifier:
 
     head: Head
     words: Words | None = None
-    encoder: Encoder | None = None
+    encoder: Embedder | None = None
     _places: dict[str, int] = field(init=False)
     _matrices: OrderedDict[tuple[str, ...], tuple[Floats, Floats | None]] = field(init=False)
 
@@ -171,7 +171,7 @@ def load_classifier(source: ModelSource, device: torch.device) -> Classifier:
     return read_classifier(folder, encoder)
 
 
-def read_classifier(folder: Path, encoder: Encoder | None) -> Classifier:
+def read_classifier(folder: Path, encoder: Embedder | None) -> Classifier:
     """Reads the head in the folder. Raises BadClassifier where it is none, or belongs to another encoder."""
     try:
         description = json.loads((folder / CLASSIFIER).read_text(encoding="utf-8"))

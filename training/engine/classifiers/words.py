@@ -64,7 +64,8 @@ def shorten(text: str, longest: int = LONGEST) -> str:
 
 
 @lru_cache(maxsize=1)
-def _hashers() -> dict[str, Any]:
+def make_hashers() -> dict[str, Any]:
+    """By kind: scikit-learn's vectoriser, which counts (n, 2**BITS) hashed features."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     shared: dict[str, Any] = {"n_features": 1 << BITS, "alternate_sign": False, "norm": None, "dtype": np.float32}
@@ -76,7 +77,7 @@ def _hashers() -> dict[str, Any]:
 
 def _count(texts: Sequence[str]) -> dict[str, Any]:
     shortened = [shorten(text) for text in texts]
-    return {kind: hasher.transform(shortened).tocsr() for kind, hasher in _hashers().items()}
+    return {kind: hasher.transform(shortened).tocsr() for kind, hasher in make_hashers().items()}
 
 
 def _weigh(counts: Mapping[str, Any], words: Words) -> Any:
@@ -84,10 +85,16 @@ def _weigh(counts: Mapping[str, Any], words: Words) -> Any:
 
     blocks = []
     for kind in KINDS:
-        block = counts[kind][:, words.kept[kind]]
-        block.data = (1 + np.log(block.data)) * words.rarity[kind][block.indices]
-        lengths = np.sqrt(np.asarray(block.multiply(block).sum(axis=1))).reshape(-1)
-        rows = np.repeat(lengths, np.diff(block.indptr))
-        block.data = (block.data / rows).astype(np.float32)
-        blocks.append(block)
+        counted, kept = counts[kind], words.kept[kind]
+        # Looked up by what the texts have: to take the kept columns would cost as much as there are.
+        places = np.searchsorted(kept, counted.indices)
+        known = places < len(kept)
+        known[known] = kept[places[known]] == counted.indices[known]
+        columns = places[known]
+        rows = np.repeat(np.arange(counted.shape[0]), np.diff(counted.indptr))[known]
+        weights = (1 + np.log(counted.data[known])) * words.rarity[kind][columns]
+        lengths = np.sqrt(np.bincount(rows, weights=weights.astype(np.float64) ** 2, minlength=counted.shape[0]))
+        weights = (weights / lengths[rows]).astype(np.float32)
+        begins = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=counted.shape[0]))])
+        blocks.append(sparse.csr_matrix((weights, columns, begins), shape=(counted.shape[0], len(kept))))
     return sparse.hstack(blocks, format="csr")

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from training.engine.attempt.attempt import Attempt
 from training.engine.attempt.stop import watched
+from training.engine.classifiers.policy import is_classifier
 from training.engine.data.reading import RunData
+from training.engine.export.classifiers import compare_classifier, write_classifier
 from training.engine.export.hard_texts import HARD_TEXTS, find_hard_texts
 from training.engine.export.ordinary_texts import find_ordinary_texts
 from training.engine.export.parity import Probe, compare
@@ -43,19 +46,34 @@ def export(attempt: Attempt, data: RunData) -> ExportReport:
     assert plan is not None
     folder = attempt.folder / FOLDER
     folder.mkdir()
-    writer = import_module(WRITERS[plan.format])
     began = time.monotonic()
+    if is_classifier(spec.base):
+        with watched(attempt.stop, attempt.events, 0, f"writing {plan.format}"):
+            classifier, details = write_classifier(attempt, data, folder)
+        written = time.monotonic()
+        parity = compare_classifier(attempt, data, classifier, folder, details["use"])
+        return _report(attempt, folder, began, written, parity, details)
+    writer = import_module(WRITERS[plan.format])
     with (
         watched(attempt.stop, attempt.events, 0, f"writing {plan.format}"),
         torch.inference_mode(plan.format is not Format.ONNX),  # the tracer wants ordinary tensors
     ):
-        details: dict[str, Any] = writer.write(spec.base, folder, plan)
+        details = writer.write(spec.base, folder, plan)
     written = time.monotonic()
     attempt.stop.check()
     with watched(attempt.stop, attempt.events, 0.5, "loading both models"):
         version = TorchRuntime(str(spec.base.path), spec.base.adapter)
         runtime = writer.load(spec.base, folder, plan)
     parity = _compare(attempt, data, version, runtime, plan)
+    return _report(attempt, folder, began, written, parity, details)
+
+
+def _report(
+    attempt: Attempt, folder: Path, began: float, written: float, parity: Parity, details: dict[str, Any]
+) -> ExportReport:
+    """What is said of the files: written from `began` to `written`, by time.monotonic(), and compared until now."""
+    plan = attempt.spec.export
+    assert plan is not None
     files = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
     return ExportReport(
         plan=plan,

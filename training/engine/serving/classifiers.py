@@ -11,10 +11,12 @@ from collections import OrderedDict
 
 import torch
 
-from training.engine.classifiers.encoders import BadEncoder, Encoder, load_encoder
+from training.engine.classifiers.encoders import BadEncoder, Embedder, Encoder, load_encoder
+from training.engine.classifiers.onnx_encoders import convert
 from training.engine.classifiers.policy import BadClassifier, Classifier, read_classifier
 from training.engine.serving.artifacts import Artifact, ArtifactStore
 from training.engine.serving.faults import Fault
+from training.engine.spec.refused import Refused
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ class ClassifierPool:
     def __init__(self, store: ArtifactStore, device: torch.device) -> None:
         self._store = store
         self._device = device
-        self._encoders: OrderedDict[str, Encoder] = OrderedDict()
+        self._encoders: OrderedDict[str, Embedder] = OrderedDict()
         self._classifiers: OrderedDict[str, Classifier] = OrderedDict()
 
     def resident(self) -> frozenset[str]:
@@ -54,14 +56,14 @@ class ClassifierPool:
             except BadClassifier as error:
                 raise _unusable(artifact.digest, error) from error
 
-    def _encoder(self, digest: str) -> Encoder:
+    def _encoder(self, digest: str) -> Embedder:
         loaded = self._encoders.get(digest)
         if loaded is None:
             artifact = self._store.find(digest)
             with self._store.reading(artifact):
                 self._store.verify(artifact)
                 try:
-                    loaded = load_encoder(artifact.folder, self._device)
+                    loaded = self._convert(digest, load_encoder(artifact.folder, self._device))
                 except BadEncoder as error:
                     raise _unusable(digest, error) from error
             self._encoders[digest] = loaded
@@ -70,6 +72,16 @@ class ClassifierPool:
             log.info("loaded encoder %s", digest)
         self._encoders.move_to_end(digest)
         return loaded
+
+    def _convert(self, digest: str, encoder: Encoder) -> Embedder:
+        """For onnxruntime on a processor, if that gives the same vectors; else as it is."""
+        if self._device.type != "cpu":
+            return encoder
+        try:
+            return convert(encoder)
+        except Refused as reason:
+            log.info("encoder %s is run by torch: %s", digest, reason)
+            return encoder
 
 
 def _unusable(digest: str, error: Exception) -> Fault:

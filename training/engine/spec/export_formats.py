@@ -25,8 +25,11 @@ class Format(StrEnum):
     MERGED = "merged"
     ONNX = "onnx"
     GGUF = "gguf"
+    SKLEARN = "sklearn"
 
 
+CLASSIFIERS = (Format.ONNX, Format.SKLEARN)
+"""What a classifier is written in; language models are in all but the last."""
 Quantisation = Literal["Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "F16"]
 QUANTISATIONS: tuple[Quantisation, ...] = get_args(Quantisation)
 """Of GGUF, from the smallest file to the largest."""
@@ -50,6 +53,7 @@ BOUNDS: Mapping[Quantisation, float | None] = {
 PACKAGES: Mapping[Format, tuple[str, ...]] = {
     Format.ONNX: ("onnx", "onnxscript", "onnxruntime"),
     Format.GGUF: ("gguf", "xllamacpp"),
+    Format.SKLEARN: ("skops",),
 }
 SHAPES: Mapping[Format, tuple[str, ...]] = {
     Format.ONNX: tuple(name for name, known in ARCHITECTURES.items() if known.onnx),
@@ -66,6 +70,15 @@ def recommend_quantisation(memory_bytes: int) -> Quantisation:
 def find_bound(format: str, quantisation: str | None) -> float | None:
     """The least share of equal decisions, in [0, 1]; None where none is asked for."""
     return EXACT if quantisation is None else BOUNDS[quantisation]  # type: ignore[index]
+
+
+def find_kind_faults(format: str, *, is_classifier: bool) -> list[str]:
+    """Why a classifier, or a language model, cannot be written in the format."""
+    if is_classifier and format not in CLASSIFIERS:
+        return [f"{format} holds language models, and it is a classifier: export {' or '.join(CLASSIFIERS)}"]
+    if not is_classifier and format == Format.SKLEARN:
+        return [f"{format} holds classifiers, and it is a language model: export merged weights"]
+    return []
 
 
 def hash_options(options: Mapping[str, Any]) -> str:

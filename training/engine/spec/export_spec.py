@@ -64,10 +64,10 @@ class Parity(Strict):
 
     `equal_decisions` is the share of `decisions` that are the same: the likeliest option of a row with options; of
     texts, and of the fallback, the likeliest token at each place where the version's is 0.2 nats ahead of the next.
-    `kl`: KL(version ‖ export) in nats over the whole vocabulary, mean and largest over the `positions` that were
-    compared; `top1` is the share of these with the same likeliest token. `tokens_differ` are texts that become other
-    tokens in the export; `limits` counts those of which the format could not do otherwise, by the reason: they are
-    reported, and do not refuse it.
+    `kl`: KL(version ‖ export) in nats over the whole vocabulary (of a classifier over the options), mean and largest
+    over the `positions` that were compared; `top1` is the share of these with the same likeliest token. `tokens_differ`
+    are texts that become other tokens in the export; `limits` counts those of which the format could not do otherwise,
+    by the reason: they are reported, and do not refuse it.
     """
 
     runtime: str

@@ -146,6 +146,8 @@ class PipelineLoop:
 
     def _export(self, progress: Progress) -> None:
         version = self._produced()
+        if version.is_classifier:  # has no weights to merge
+            return
         export = await_export(by=self.by, version=version, since=self.context.created_at)
         if export.state != ExportState.READY:
             raise progress.wait(f"exporting {version}", done=0.5)

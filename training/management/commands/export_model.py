@@ -19,7 +19,13 @@ from decisions.queries.agents import find_agent_version
 from models_registry.artifacts.opening import artifact_path
 from models_registry.versions.references import is_reference
 from training.engine.machine.facts import this_machine
-from training.engine.spec.export_formats import DEFAULT_QUANTISATION, QUANTISATIONS, Format, recommend_quantisation
+from training.engine.spec.export_formats import (
+    DEFAULT_QUANTISATION,
+    QUANTISATIONS,
+    Format,
+    find_kind_faults,
+    recommend_quantisation,
+)
 from training.engine.spec.export_spec import ExportPlan, ExportReport
 from training.engine.spec.result import RunResult
 from training.engine.spec.run_spec import HUB_ID
@@ -41,9 +47,10 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_REFUSED = 1, 2, 3
 
 class Command(UncheckedCommand):
     help = (
-        "Writes a model as LoRA, merged weights, ONNX or GGUF into a folder, loads it in that format's own runtime and "
-        "compares it with the model it was made from. ollama: a GGUF with the Modelfile that 'ollama create' reads; "
-        "manage.py ollama deploy puts a version's export into a server. Exit codes: 0 written, 1 the engine failed, 2 "
+        "Writes a model as LoRA, merged weights, ONNX or GGUF, or a classifier as ONNX or for scikit-learn, into a "
+        "folder, loads it in that format's own runtime and compares it with the model it was made from. ollama: a GGUF "
+        "with the Modelfile that 'ollama create' reads; manage.py ollama deploy puts a version's export into a server. "
+        "Exit codes: 0 written, 1 the engine failed, 2 "
         "an argument is invalid or something is missing (every fault is named), 3 it differs too much, or Ollama "
         "cannot use it: only the report is written."
     )
@@ -168,6 +175,9 @@ def _find_format(options: dict[str, Any], faults: list[str]) -> Format | None:
 
 
 def _make_plan(model: Model, format: Format, options: dict[str, Any], faults: list[str]) -> ExportPlan | None:
+    if model.version is not None and (reasons := find_kind_faults(format, is_classifier=model.version.is_classifier)):
+        faults.append(f"--format: {model.name}: {reasons[0]}")
+        return None
     if format is Format.LORA and model.adapter is None:
         faults.append(f"--format: {model.name} has no adapter, its weights are whole; give merged")
     try:

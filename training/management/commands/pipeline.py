@@ -171,10 +171,11 @@ class Command(UncheckedCommand):
         if options["json"]:
             self.stdout.write(json.dumps(report, ensure_ascii=False))
         else:
+            folder = export["folder"] if export is not None else "none: a classifier has no weights to merge"
             lines = [
                 f"{report['version']}: {report['method']} on {dataset['rows']:,} {dataset['kind']} rows"
                 + (f", from {report['base_model']}" if report["base_model"] else ""),
-                f"Export       {export['folder']}",
+                f"Export       {folder}",
                 f"Evidence     {deployment['because']}",
                 f"Deployed     {deployment['done'] or 'no'}; the evidence allows: "
                 + (" or ".join(deployment["allowed"]) or "neither experiment nor promotion"),
