@@ -126,10 +126,6 @@ class Ended:
     first_byte_at: dt.datetime | None = None
 
 
-CUT_SHORT: Mapping[str, str] = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
-"""Why an answer ended that did not come to its end."""
-
-
 def begin_chat(
     *, by: Actor, chat: Chat, kind: str, about: About | None = None, standing: Standing | None = None
 ) -> Begun:
@@ -156,8 +152,9 @@ def begin_chat(
 
 
 def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, error: str = "") -> None:
-    """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, and
-    this is what was generated until then; FAILED: the server broke off, as `error` says."""
+    """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, or
+    the gateway was stopped, as `error` says, and this is what was generated until then; FAILED: the server broke off.
+    """
     now = database_now()
     request = _served(begun, ended.attempt)
     written, endpoint = ended.written, ended.attempt.place.endpoint
@@ -175,7 +172,7 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, 
             ended.attempt.place,
             spent,
             complete=state == CallState.ANSWERED,
-            finish_reason=CUT_SHORT.get(state) or read_finish_reason(written.finish_reason),
+            finish_reason=_finish_reason(written, state, error),
             exposure_id=exposures.get(request.unit),
             latency_ms=(time.perf_counter() - begun.started) * 1000,
             cost=cost,
@@ -203,15 +200,15 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, 
         keep_answer(name=begun.kept_as, seconds=seconds, decision_id=request.id, written=written)
 
 
-def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
-    """The client went away. What was generated is recorded as a decision; where that is nothing there is none, but its
-    prompt has cost something where a server has it."""
+def leave_chat(*, begun: Begun, ended: Ended | None = None, reason: str = "") -> None:
+    """The client went away, or the gateway is stopped for `reason`. What was generated is recorded as a decision; where
+    that is nothing there is none, but its prompt has cost something where a server has it."""
     if ended is not None and not ended.written.is_empty:
-        record_chat(begun=begun, ended=ended, state=CallState.LEFT)
+        record_chat(begun=begun, ended=ended, state=CallState.LEFT, error=reason)
         # Only who went away may have told of the call before it ended.
         link_decision(begun.by, begun.id)
         return
-    ending = Ending(begun.id, CallState.LEFT, cost=Decimal(0))
+    ending = Ending(begun.id, CallState.LEFT, error=reason, cost=Decimal(0))
     if ended is None and (attempt := begun.waiting.attempt) is not None:
         cost = estimate_left_cost(begun.chat, _served(begun, attempt).current, begun.waiting)
         ending = replace(ending, backend=attempt.place.endpoint.backend, cost=cost)
@@ -399,6 +396,12 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     system = current.version.system_prompt
     told = {"messages": put_before(system, chat.body["messages"])} if system else {}
     return {"temperature": _temperature(chat, current), **limit, **told}
+
+
+def _finish_reason(written: Written, state: str, error: str) -> str | None:
+    if state == CallState.ANSWERED:
+        return read_finish_reason(written.finish_reason)
+    return FinishReason.CUT if error else FinishReason.ABANDONED
 
 
 def _count_tokens(begun: Begun, ended: Ended, *, complete: bool) -> TokenCounts:
