@@ -287,7 +287,9 @@ class Gateway:
             if grown and unanswered and ended is not None and not ended.written.is_empty:
                 await self.database.run(cut_chat, begun=begun, ended=ended, reason=reason)
                 return
-            await self.database.run(fail_chat, begun=begun, reason=reason, unanswered=unanswered, backend=backend)
+            await self.database.run(
+                fail_chat, begun=begun, reason=reason, unanswered=unanswered, backend=backend, ended=ended
+            )
         except (DatabaseError, InterfaceError):
             log.exception("call_left_open", call=str(begun.id))
 
