@@ -20,7 +20,7 @@ from django.utils import timezone
 from decisions.models import Decision
 from models_registry.calls.records import close_abandoned
 from models_registry.models import Call, KeySpend
-from tests.project.gateway.conftest import Gateway
+from tests.project.gateway.conftest import PLAIN, Gateway
 from tests.project.gateway.test_chats import chat, wait_until
 from tools.ports import free_port
 from workspaces.access.services import KeyLimits, create_api_key
@@ -128,14 +128,17 @@ def test_of_512_calls_at_once_no_more_is_spent_than_the_budget_and_one_reservati
     assert reserved == 0 and 0 < spent <= budget + max(Call.objects.values_list("reserved", flat=True))
 
 
-def test_streams_that_are_left_before_their_usage_pay(ask, helper):
+def test_streams_that_are_left_before_their_usage_pay(gateway, ask, helper):
     server = helper[2]
     server.after = lambda number: time.sleep(0.05) if number >= 3 else None
     server.pick = "one two three " + "more " * 100
     for number in range(STREAMS):
         with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
-            next(line for line in answer.iter_lines() if "three" in line)
-        wait_until(lambda ends=number + 1: Call.objects.filter(state="left").count() == ends)
+            assert answer.status_code == 200, answer.read()
+            assert any("three" in line for line in answer.iter_lines())
+        # A call that is settled keeps its place until its spans are linked, and the gateway has two places.
+        wait_until(lambda: httpx.get(f"{gateway.url}/readyz", **PLAIN).json()["answering"] == 0)
+        assert Call.objects.filter(state="left").count() == number + 1
     costs = list(Call.objects.values_list("cost", flat=True))
     assert len(costs) == STREAMS and all(cost > 0 for cost in costs)
     assert day() == (sum(costs), 0)
