@@ -46,6 +46,8 @@ class JobContext:
         self.completed = False
         self.last_sign = time.monotonic()
         self.stalled = ""
+        self.backend_pid: int | None = None
+        """Of the connection whose transaction was fenced last."""
         self._lost = threading.Event()
         self._stop = threading.Event()
         self._noted: tuple[float, str] | None = None
@@ -68,6 +70,7 @@ class JobContext:
             if owned is None:
                 self._lost.set()
                 raise StaleFence(f"job {self.job_id} is no longer owned by fence {self.fence}")
+            self.backend_pid = connection.connection.info.backend_pid
             yield
 
     def complete(self, result: Mapping[str, Any] | None = None) -> None:

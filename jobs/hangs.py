@@ -21,6 +21,11 @@ from jobs.context import JobContext
 
 logger = structlog.get_logger(__name__)
 
+# A handler that hangs in a transaction of its own holds the job's row. The transaction would end with its process.
+_END_TRANSACTION = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_locks
+ WHERE pid = %s AND relation = 'jobs_job'::regclass AND mode = 'RowShareLock'
+"""
 _is_ours = False
 """Whether this process is a worker's child, which its parent replaces when it exits."""
 
@@ -71,7 +76,7 @@ def _watch(
             stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
             logger.warning("job_stalled", job_id=str(context.job_id), kind=context.kind, stack=stack)
         elif silent >= seconds + settings.JOB_LEASE_SECONDS:
-            _record(give_up, reason)
+            _record(context, give_up, reason)
             if _is_ours:
                 _exit()
             return
@@ -89,12 +94,12 @@ def _describe(seconds: float) -> str:
     return f"{seconds:.3g} seconds"
 
 
-def _record(give_up: Callable[[str], object], reason: str) -> None:
+def _record(context: JobContext, give_up: Callable[[str], object], reason: str) -> None:
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
-                # A handler that hangs in a transaction of its own may hold the job's row. Its connection ends with the
-                # process, and then the sweeper takes the job back.
+                cursor.execute(_END_TRANSACTION, [context.backend_pid])
+                # Who holds the row otherwise is not waited for: the sweeper takes the job back.
                 cursor.execute("SET LOCAL lock_timeout = '5s'")
             give_up(reason)
     except DatabaseError as error:

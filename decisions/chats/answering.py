@@ -22,7 +22,7 @@ import msgspec
 from django.db import transaction
 
 from decisions.agents.current import CurrentAgent, find_agents
-from decisions.chats.pricing import TokenCounts, estimate_cost, estimate_counts, estimate_left_cost, measure
+from decisions.chats.pricing import TokenCounts, estimate_cost, estimate_counts, estimate_unheard_cost, measure
 from decisions.chats.recalling import keep_answer, name_of_answer, recall_answer
 from decisions.chats.requests import Chat
 from decisions.chats.standing import OutOfDate, Standing, unchanged
@@ -126,10 +126,6 @@ class Ended:
     first_byte_at: dt.datetime | None = None
 
 
-CUT_SHORT: Mapping[str, str] = {CallState.LEFT: FinishReason.ABANDONED, CallState.FAILED: FinishReason.CUT}
-"""Why an answer ended that did not come to its end."""
-
-
 def begin_chat(
     *, by: Actor, chat: Chat, kind: str, about: About | None = None, standing: Standing | None = None
 ) -> Begun:
@@ -156,14 +152,16 @@ def begin_chat(
 
 
 def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, error: str = "") -> None:
-    """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, and
-    this is what was generated until then; FAILED: the server broke off, as `error` says."""
+    """The decision with its exposure, and the closed call, in one transaction. `state` LEFT: the client went away, or
+    the gateway was stopped, as `error` says, and this is what was generated until then; FAILED: the server broke off.
+    """
     now = database_now()
     request = _served(begun, ended.attempt)
     written, endpoint = ended.written, ended.attempt.place.endpoint
     cached = begun.recalled is not None
     spent = _count_tokens(begun, ended, complete=state == CallState.ANSWERED)
     cost = Decimal(0) if cached else endpoint.price(spent.tokens_in, spent.tokens_out)
+    call_cost = None if cost is None else cost + _price_lost_answers(begun)
     item = request.item
     alone = request.route.phase is None and not item.episode and not item.item_ref
     with contextlib.nullcontext() if alone else transaction.atomic():  # one statement is a transaction of its own
@@ -175,7 +173,7 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, 
             ended.attempt.place,
             spent,
             complete=state == CallState.ANSWERED,
-            finish_reason=CUT_SHORT.get(state) or read_finish_reason(written.finish_reason),
+            finish_reason=_finish_reason(written, state, error),
             exposure_id=exposures.get(request.unit),
             latency_ms=(time.perf_counter() - begun.started) * 1000,
             cost=cost,
@@ -191,7 +189,7 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, 
             cached=cached,
             tokens_in=None if cached else spent.tokens_in,
             tokens_out=None if cached else spent.tokens_out,
-            cost=cost,
+            cost=call_cost,
             first_byte_at=ended.first_byte_at,
         )
         write_answered(by=begun.by, columns=resolve_episodes(begun.by, columns_of([row])), ending=ending, now=now)
@@ -203,27 +201,15 @@ def record_chat(*, begun: Begun, ended: Ended, state: str = CallState.ANSWERED, 
         keep_answer(name=begun.kept_as, seconds=seconds, decision_id=request.id, written=written)
 
 
-def leave_chat(*, begun: Begun, ended: Ended | None = None) -> None:
-    """The client went away. What was generated is recorded as a decision; where that is nothing there is none, but its
-    prompt has cost something where a server has it."""
+def leave_chat(*, begun: Begun, ended: Ended | None = None, reason: str = "") -> None:
+    """The client went away, or the gateway is stopped for `reason`. What was generated is recorded as a decision; where
+    that is nothing there is none, but its prompt has cost something where a server has it."""
     if ended is not None and not ended.written.is_empty:
-        record_chat(begun=begun, ended=ended, state=CallState.LEFT)
+        record_chat(begun=begun, ended=ended, state=CallState.LEFT, error=reason)
         # Only who went away may have told of the call before it ended.
         link_decision(begun.by, begun.id)
         return
-    ending = Ending(begun.id, CallState.LEFT, cost=Decimal(0))
-    if ended is None and (attempt := begun.waiting.attempt) is not None:
-        cost = estimate_left_cost(begun.chat, _served(begun, attempt).current, begun.waiting)
-        ending = replace(ending, backend=attempt.place.endpoint.backend, cost=cost)
-    elif ended is not None and begun.recalled is None:
-        spent, endpoint = _count_tokens(begun, ended, complete=False), ended.attempt.place.endpoint
-        ending = replace(
-            ending,
-            backend=endpoint.backend,
-            tokens_in=spent.tokens_in,
-            tokens_out=spent.tokens_out,
-            cost=endpoint.price(spent.tokens_in, spent.tokens_out),
-        )
+    ending = _end_unrecorded(begun, Ending(begun.id, CallState.LEFT, error=reason), ended)
     close_calls(by=begun.by, endings=[ending], now=database_now())
     _close_claim(begun, answered=False)
 
@@ -236,18 +222,54 @@ def cut_chat(*, begun: Begun, ended: Ended, reason: str) -> None:
         fail_chat(begun=begun, reason=reason)
 
 
-def fail_chat(*, begun: Begun, reason: str, unanswered: bool = True, backend: uuid.UUID | None = None) -> None:
+def fail_chat(
+    *,
+    begun: Begun,
+    reason: str,
+    unanswered: bool = True,
+    backend: uuid.UUID | None = None,
+    ended: Ended | None = None,
+) -> None:
     """`unanswered`: no server could, which counts against the arm assigned; else the request itself was wrong.
-    `backend`: the one that was asked last."""
+    `backend`: the one that was asked last. `ended`: an answer of which nothing is recorded. Servers that had the chat
+    and gave no error for it count what they can have done."""
     now = database_now()
+    ending = _end_unrecorded(begun, Ending(begun.id, CallState.FAILED, backend=backend, error=reason), ended)
     if unanswered:
         waited_ms = (time.perf_counter() - begun.started) * 1000
-        reply = ModelReply(begun.request, waited_ms, error=reason, backend=backend)
+        cost = ending.cost or Decimal(0)
+        reply = ModelReply(begun.request, waited_ms, error=reason, backend=ending.backend, wasted=cost)
         record_failures(begun.by, [reply], [], now)
     else:
-        ending = Ending(begun.id, CallState.FAILED, backend=backend, error=reason)
-        close_calls(by=begun.by, endings=[ending], now=now)
+        close_calls(by=begun.by, endings=[replace(ending, cost=ending.cost or None)], now=now)
     _close_claim(begun, answered=False)
+
+
+def _end_unrecorded(begun: Begun, ending: Ending, ended: Ended | None) -> Ending:
+    """The ending with what servers cost of whose answers nothing is recorded."""
+    lost = _price_lost_answers(begun)
+    if ended is not None and begun.recalled is None:
+        spent, endpoint = _count_tokens(begun, ended, complete=False), ended.attempt.place.endpoint
+        cost = endpoint.price(spent.tokens_in, spent.tokens_out)
+        return replace(
+            ending,
+            backend=endpoint.backend,
+            tokens_in=spent.tokens_in,
+            tokens_out=spent.tokens_out,
+            cost=lost + (cost or 0) if lost else cost,
+        )
+    if (attempt := begun.waiting.attempt) is None or ended is not None:
+        return replace(ending, cost=lost)
+    cost = estimate_unheard_cost(begun.chat, _served(begun, attempt).current, attempt, begun.waiting.seconds)
+    return replace(ending, backend=attempt.place.endpoint.backend, cost=cost + lost)
+
+
+def _price_lost_answers(begun: Begun) -> Decimal:
+    costs = [
+        estimate_unheard_cost(begun.chat, _served(begun, lost.attempt).current, lost.attempt, lost.seconds)
+        for lost in begun.waiting.lost
+    ]
+    return sum(costs, Decimal(0))
 
 
 def _close_claim(begun: Begun, *, answered: bool) -> None:
@@ -399,6 +421,12 @@ def _fields(chat: Chat, current: CurrentAgent) -> dict[str, Any]:
     system = current.version.system_prompt
     told = {"messages": put_before(system, chat.body["messages"])} if system else {}
     return {"temperature": _temperature(chat, current), **limit, **told}
+
+
+def _finish_reason(written: Written, state: str, error: str) -> str | None:
+    if state == CallState.ANSWERED:
+        return read_finish_reason(written.finish_reason)
+    return FinishReason.CUT if error else FinishReason.ABANDONED
 
 
 def _count_tokens(begun: Begun, ended: Ended, *, complete: bool) -> TokenCounts:

@@ -1,4 +1,5 @@
-"""What a chat costs: at most, before it is asked, and as far as is known, where it is left. `answering` calls it."""
+"""What a chat costs: at most, before it is asked, and as far as is known, where it has no whole answer. `answering`
+calls it."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from decisions.chats.media import estimate_media_tokens
 from decisions.chats.requests import Chat
 from decisions.chats.written import Written
 from decisions.gateway.requests import Answerer
-from models_registry.backends.chatting import Attempt, Waiting
+from models_registry.backends.chatting import Attempt
 from models_registry.backends.token_estimates import Sizes, estimate_most_written, estimate_tokens
-from models_registry.calls.estimates import Question, estimate_highest_cost
+from models_registry.calls.estimates import Question, add_highest_costs, estimate_highest_cost
 from workspaces.access.actors import Actor
 
 
@@ -30,22 +31,23 @@ class TokenCounts:
 
 
 def estimate_cost(by: Actor, chat: Chat, attempts: Sequence[Attempt], answerers: Sequence[Answerer]) -> Decimal:
-    """Returns the highest cost of the chat's one answer; 0 where no budget applies."""
+    """Returns the highest cost of the chat at all servers that may be asked: those that fail may count it as well. 0
+    where no budget applies."""
     if by.key is None or by.key.spend_a_day is None:
         return Decimal(0)
-    return estimate_highest_cost(
-        Question(attempt.place, _measure_sent(chat, answerer.current), _most_tokens(chat, attempt))
+    return add_highest_costs(
+        estimate_highest_cost(
+            [Question(attempt.place, _measure_sent(chat, answerer.current), _most_tokens(chat, attempt))]
+        )
         for attempt, answerer in zip(attempts, answerers, strict=True)
     )
 
 
-def estimate_left_cost(chat: Chat, current: CurrentAgent, waiting: Waiting) -> Decimal:
-    """Returns what a server costs that has the chat and has not said a word of its answer: the prompt, and as much as
-    it can have written since. 0 where no server has it."""
-    if waiting.attempt is None:
-        return Decimal(0)
-    place, most = waiting.attempt.place, _most_tokens(chat, waiting.attempt)
-    fastest = estimate_most_written(place.endpoint, place.model, waiting.seconds)
+def estimate_unheard_cost(chat: Chat, current: CurrentAgent, attempt: Attempt, seconds: float) -> Decimal:
+    """Returns what a server costs that has had the chat for so long, and of whose answer no word is known: the prompt,
+    and as much as it can have written in that time."""
+    place, most = attempt.place, _most_tokens(chat, attempt)
+    fastest = estimate_most_written(place.endpoint, place.model, seconds)
     if fastest is not None:
         most = min(fastest, most if most is not None else fastest)
     return estimate_highest_cost([Question(place, _measure_sent(chat, current), most)])

@@ -42,6 +42,7 @@ from decisions.ingest.batches import check_id
 from decisions.ingest.schemas import DecideItem
 from models_registry.calls.key_limits import refuse_agent, refuse_over_limits
 from models_registry.calls.records import Ending, claim_calls, close_calls, wait_until_over
+from models_registry.calls.unfinished import answering
 from models_registry.errors import BackendRefused, BackendUnavailable, NoChampion
 from models_registry.models import CallState
 from workspaces.access.actors import Actor
@@ -88,7 +89,8 @@ def decide(
     while requests:
         claimed = claim_calls(by=by, openings=openings_of(by, requests), now=now, again=time.monotonic() >= until)
         mine = [one for one in requests if one.id in claimed]
-        answers |= _answer(by, current, mine, now, lambda replies: draw_actions(replies, rng or RNG, greedy=greedy))
+        with answering(claimed):
+            answers |= _answer(by, current, mine, now, lambda replies: draw_actions(replies, rng or RNG, greedy=greedy))
         if others := {one.id for one in requests if one.id not in claimed}:
             wait_until_over(others, until=until)
             answers |= find_recorded_answers(by, current, [one for one in fresh if one.id in others])

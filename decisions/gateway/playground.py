@@ -24,6 +24,7 @@ from decisions.rewards.specs import current_reward_spec
 from models_registry.backends.asking import Asked, Told, score_versions
 from models_registry.calls.key_limits import refuse_over_limits
 from models_registry.calls.records import Ending, Opening, close_calls, open_calls
+from models_registry.calls.unfinished import answering
 from models_registry.errors import BackendRefused, BackendUnavailable
 from models_registry.models import CallKind, CallState, ModelVersion
 from models_registry.versions.services import refuse_no_policy
@@ -162,7 +163,8 @@ def _ask_within_budget(by: Actor, asked: Asked) -> Told:
     call_id = uuid7()
     opening = Opening(call_id, asked.version, estimate_scoring(asked.version, asked.prompt, asked.options))
     open_calls(by=by, kind=CallKind.PLAYGROUND, openings=[opening], now=database_now())
-    [told] = score_versions([asked])
+    with answering([call_id]):
+        [told] = score_versions([asked])
     endpoint, score = told.endpoint or told.last, told.score
     known: dict[str, Any] = {
         "cost": told.cost,

@@ -72,13 +72,22 @@ class Streamed:
             self.response.close()
 
 
+@dataclass(frozen=True, slots=True)
+class LostAnswer:
+    """A server had a chat for so many seconds, and then did not answer, or with something else: it may count it."""
+
+    attempt: Attempt
+    seconds: float
+
+
 @dataclass(slots=True)
 class Waiting:
     """The server that a chat waits for, and since which second of the monotonic clock it has the request; None while no
-    server has it that may still answer."""
+    server has it that may still answer. `lost`: those that had it before."""
 
     attempt: Attempt | None = None
     since: float = 0.0
+    lost: list[LostAnswer] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -87,7 +96,14 @@ class Waiting:
     def begin(self, attempt: Attempt) -> None:
         self.attempt, self.since = attempt, time.monotonic()
 
-    def end(self) -> None:
+    def refuse(self) -> None:
+        """The server answers with a status that is an error, and does no work."""
+        self.attempt = None
+
+    def lose(self) -> None:
+        """No answer of the server is waited for any longer."""
+        if self.attempt is not None:
+            self.lost.append(LostAnswer(self.attempt, self.seconds))
         self.attempt = None
 
 
@@ -184,7 +200,7 @@ class ChatClients:
                 raise _unavailable(endpoint, error) from error
             if 200 <= response.status < 300:
                 return response
-            waiting.end()
+            waiting.refuse()
             async with response:
                 refusal = _refusal(endpoint, response, await _json_of(endpoint, response))
             if not (isinstance(refusal, ChatRefused) and learn(endpoint, model, sent, refusal.message, refusal.param)):
@@ -236,7 +252,7 @@ async def _first_that_answers(
             asking = ask(attempt)
             answered = await (asking if last else _unless_silent(clients, endpoint, asking))
         except BackendUnavailable as error:
-            waiting.end()
+            waiting.lose()
             breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
             failures.append(error.message)
             busy += [error] if isinstance(error, BackendBusy) else []

@@ -1,5 +1,5 @@
 """What a call may cost at most, which it reserves of its key's budget: the tokens of what is sent, estimated, and as
-many as the answer may have, at the dearest of the servers that may give it."""
+many as the answer may have, at all servers that may be asked: one that fails may count what it has done."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Question:
 
 
 def estimate_highest_cost(questions: Iterable[Question]) -> Decimal:
-    """Returns the cost of the dearest question, as one of them is answered; 0 without any. Rounded up to the column's
+    """Returns the cost of the dearest question, as one of them is asked; 0 without any. Rounded up to the column's
     places."""
     return _round(max((_price(one) for one in questions), default=Decimal(0)))
 

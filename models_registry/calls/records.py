@@ -92,10 +92,12 @@ _ABANDON = f"""
 WITH closed AS (
 UPDATE models_registry_call c SET state = 'abandoned', closed_at = %(now)s
  WHERE c.id IN (SELECT id FROM models_registry_call
-                 WHERE state = 'open' AND opened_at < %(before)s FOR UPDATE SKIP LOCKED)
+                 WHERE state = 'open' AND {{which}} FOR UPDATE SKIP LOCKED)
 RETURNING {OVER}
 ), {SETTLED} SELECT count(*) FROM closed
 """  # noqa: S608 - names of our own
+_ABANDON_OLD = _ABANDON.format(which="opened_at < %(before)s")
+_ABANDON_THESE = _ABANDON.format(which="id = ANY(%(ids)s)")
 
 
 Condition = tuple[str, Mapping[str, Any]]
@@ -249,5 +251,12 @@ def close_abandoned(*, older_than: dt.timedelta, now: dt.datetime | None = None)
     """Marks calls that have been open for so long: the process that answered them was killed. Returns how many."""
     moment = now or database_now()
     with connection.cursor() as cursor:
-        cursor.execute(_ABANDON, {"now": moment, "before": moment - older_than})
+        cursor.execute(_ABANDON_OLD, {"now": moment, "before": moment - older_than})
+        return int(cursor.fetchone()[0])
+
+
+def abandon_calls(ids: Sequence[uuid.UUID]) -> int:
+    """Marks those of them that are still open: the process that answers them ends. Returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ABANDON_THESE, {"now": database_now(), "ids": list(ids)})
         return int(cursor.fetchone()[0])

@@ -76,6 +76,10 @@ USABLE_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 REQUEST_ID = web.RequestKey("request_id", str)
 LEFT = 499
 """What the log says of a client who left; nobody gets it."""
+SETTLE_SECONDS = 3.0
+"""How long the database may take for all calls that a stop cuts short."""
+STOPPING = "The gateway is stopping. Send the same request again."
+STOPPED = "The gateway was stopped."
 
 log = structlog.get_logger(__name__)
 request_log = request_logger(__name__)
@@ -91,7 +95,7 @@ class Gateway:
     def __init__(self) -> None:
         self.database, self.clients = Database(), ChatClients()
         self.reading, self.bodies = Reading(), HeldBodies(settings.CHATS_BYTES)
-        self.answering = 0
+        self.answering = set[asyncio.Task[Any]]()
         self.stopping = False
 
     def build_app(self) -> web.Application:
@@ -111,11 +115,16 @@ class Gateway:
         return app
 
     async def close(self, seconds: float) -> None:
-        """Takes nothing new, and waits so long for answers that grow. A call that is still open then is abandoned."""
+        """Takes nothing new, and waits so long for answers that grow. Those that are not done then are cut short: their
+        clients hear it, and their calls are settled like those of clients that leave."""
         self.stopping = True
         give_up = time.monotonic() + seconds
         while self.answering and time.monotonic() < give_up:
             await asyncio.sleep(0.05)
+        if cut := list(self.answering):
+            for task in cut:
+                task.cancel()
+            await asyncio.wait(cut, timeout=SETTLE_SECONDS)
 
     # Probes
 
@@ -133,7 +142,7 @@ class Gateway:
             await self.database.run(look)
         except (DatabaseError, InterfaceError):
             return _json({"status": "unavailable", "database": "does not answer or is not migrated"}, 503)
-        return _json({"status": "ok", "answering": self.answering})
+        return _json({"status": "ok", "answering": len(self.answering)})
 
     async def show_document(self, request: web.Request) -> web.StreamResponse:
         return _json(build_document())
@@ -172,20 +181,27 @@ class Gateway:
 
     async def _answer(self, request: web.Request, kind: str, read: Read, shape_of: ShapeOf) -> web.StreamResponse:
         """A chat counts once it is whole: who sends slowly, or without a key, takes no place of another."""
-        if self.stopping:
-            raise Unavailable("The gateway is stopping. Send the same request again.")
+        self._refuse_when_stopping()
         token, key = _token_of(request), _key_of(request)
         with self.bodies.hold() as held:
             sent = Sent(token, request.path, await self._read_body(request, token, held), key)
-            if self.answering >= settings.GATEWAY_CHATS:
-                raise Full(f"The gateway is answering {self.answering} chats, which is its limit. Try again later.")
-            self.answering += 1
+            self._refuse_when_stopping()  # after the last body's wait, too: nothing would settle its call
+            if (count := len(self.answering)) >= settings.GATEWAY_CHATS:
+                raise Full(f"The gateway is answering {count} chats, which is its limit. Try again later.")
+            task = asyncio.current_task()
+            assert task is not None
+            self.answering.add(task)
             try:
                 begun, shape = await self.database.run(_begin, sent, kind, _about(request), read, shape_of)
                 del sent  # megabytes, perhaps, and the answer may take minutes
                 return await self._answer_now(request, begun, shape)
             finally:
-                self.answering -= 1
+                self.answering.discard(task)
+
+    def _refuse_when_stopping(self) -> None:
+        """Raises Unavailable."""
+        if self.stopping:
+            raise Unavailable(STOPPING)
 
     async def _read_body(self, request: web.Request, token: str, held: HeldBody) -> bytes:
         """Raises BadKey, NotAllowed, TooLarge, InvalidInput, TooManyRequests, Full, and Gone for a client that needs
@@ -225,10 +241,15 @@ class Gateway:
                 ended.written.take_whole(answer)
             if not begun.is_repeat:
                 await self.database.run(record_chat, begun=begun, ended=ended)
-        except (asyncio.CancelledError, Gone):  # the client is gone
-            if not self.stopping and not begun.is_repeat:
-                await self._leave(begun, ended)
-            raise
+        except (asyncio.CancelledError, Gone) as cause:  # the client is gone, or the gateway stops
+            cut = self.stopping and isinstance(cause, asyncio.CancelledError)
+            if not begun.is_repeat:
+                await self._leave(begun, ended, reason=STOPPED if cut else "")
+            if not cut:
+                raise
+            if stream is None:
+                raise Unavailable(STOPPING) from cause
+            return await stream.break_off(Unavailable(STOPPING))
         except Exception as error:
             if not begun.is_repeat:
                 await self._fail(begun, ended, error, grown=stream is not None)
@@ -248,9 +269,10 @@ class Gateway:
             return Streamed(begun.attempts[0], _at_once(as_chunks(begun.recalled)), None)
         return await self.clients.ask_stream(begun.attempts, begun.body, begun.waiting)
 
-    async def _leave(self, begun: Begun, ended: Ended | None) -> None:
+    async def _leave(self, begun: Begun, ended: Ended | None, *, reason: str) -> None:
+        ended = ended if begun.chat.stream else None
         try:
-            await self.database.run(leave_chat, begun=begun, ended=ended if begun.chat.stream else None)
+            await self.database.run(leave_chat, begun=begun, ended=ended, reason=reason)
         except (ReckonerError, DatabaseError, InterfaceError):
             log.exception("call_left_open", call=str(begun.id))  # the sweeper finds it
 
@@ -265,7 +287,9 @@ class Gateway:
             if grown and unanswered and ended is not None and not ended.written.is_empty:
                 await self.database.run(cut_chat, begun=begun, ended=ended, reason=reason)
                 return
-            await self.database.run(fail_chat, begun=begun, reason=reason, unanswered=unanswered, backend=backend)
+            await self.database.run(
+                fail_chat, begun=begun, reason=reason, unanswered=unanswered, backend=backend, ended=ended
+            )
         except (DatabaseError, InterfaceError):
             log.exception("call_left_open", call=str(begun.id))
 

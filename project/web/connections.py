@@ -32,6 +32,9 @@ IDLE_SECONDS = 120
 """How long a connection is kept between two requests."""
 ORPHANED_SECONDS = 300.0
 """How long a worker goes on without its first process; `up` starts another, and ends the worker once that serves."""
+SETTLE_SECONDS = 1.0
+"""Of gunicorn's graceful time: for the calls that are open when a worker has no more time for answers (`worker_exit` of
+project/web/server.py)."""
 LAST_SECONDS = 0.2
 """For the requests of connections that a worker has accepted just before it ends."""
 ADJUSTMENTS: dict[str, Any] = {
@@ -210,7 +213,7 @@ class WaitressWorker(Worker):  # type: ignore[misc]
     def _finish(self, servers: list[Server], sockets: dict[int, Any]) -> None:
         """Answer what has arrived, within gunicorn's graceful time."""
         began = time.monotonic()
-        while time.monotonic() - began < self.cfg.graceful_timeout and (
+        while time.monotonic() - began < self.cfg.graceful_timeout - SETTLE_SECONDS and (
             time.monotonic() - began < LAST_SECONDS
             or any(
                 channel.requests or channel.total_outbufs_len

@@ -23,7 +23,7 @@ workers = 4
 threads = 4
 # A worker whose thread of the sockets has not come round for so long is killed; it does in half a second.
 timeout = 60
-graceful_timeout = 5
+graceful_timeout = 6  # seconds: 5 for answers, and the rest for the calls that are open then
 control_socket_disable = True
 logconfig_dict = LOGGING
 
@@ -41,6 +41,13 @@ def on_starting(arbiter: Any) -> None:
         ]
         # By gunicorn's own use of it, each worker would listen for itself, and connections would wait for a busy one.
         arbiter.cfg.set("reuse_port", False)
+
+
+def worker_exit(arbiter: Any, worker: Any) -> None:
+    """Called by gunicorn in a worker that ends. Its threads answer nothing more."""
+    from models_registry.calls.unfinished import abandon_unfinished
+
+    abandon_unfinished()
 
 
 def when_ready(arbiter: Any) -> None:

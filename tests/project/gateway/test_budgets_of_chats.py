@@ -20,8 +20,9 @@ from django.utils import timezone
 from decisions.models import Decision
 from models_registry.calls.records import close_abandoned
 from models_registry.models import Call, KeySpend
-from tests.project.gateway.conftest import Gateway
+from tests.project.gateway.conftest import PLAIN, Gateway
 from tests.project.gateway.test_chats import chat, wait_until
+from tools.ports import free_port
 from workspaces.access.services import KeyLimits, create_api_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("gateway"), pytest.mark.slow]
@@ -127,14 +128,17 @@ def test_of_512_calls_at_once_no_more_is_spent_than_the_budget_and_one_reservati
     assert reserved == 0 and 0 < spent <= budget + max(Call.objects.values_list("reserved", flat=True))
 
 
-def test_streams_that_are_left_before_their_usage_pay(ask, helper):
+def test_streams_that_are_left_before_their_usage_pay(gateway, ask, helper):
     server = helper[2]
     server.after = lambda number: time.sleep(0.05) if number >= 3 else None
     server.pick = "one two three " + "more " * 100
     for number in range(STREAMS):
         with ask.stream("POST", "/chat/completions", json=chat(stream=True)) as answer:
-            next(line for line in answer.iter_lines() if "three" in line)
-        wait_until(lambda ends=number + 1: Call.objects.filter(state="left").count() == ends)
+            assert answer.status_code == 200, answer.read()
+            assert any("three" in line for line in answer.iter_lines())
+        # A call that is settled keeps its place until its spans are linked, and the gateway has two places.
+        wait_until(lambda: httpx.get(f"{gateway.url}/readyz", **PLAIN).json()["answering"] == 0)
+        assert Call.objects.filter(state="left").count() == number + 1
     costs = list(Call.objects.values_list("cost", flat=True))
     assert len(costs) == STREAMS and all(cost > 0 for cost in costs)
     assert day() == (sum(costs), 0)
@@ -216,6 +220,48 @@ def test_who_leaves_pays_what_a_server_of_known_speed_can_have_written(gateway, 
     call = leave(gateway, key, lambda: len(server.asked) == 2)
     assert Decimal("0.00002") <= call.cost < call.reserved / 2
     assert day() == (spent + call.cost, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_that_has_the_chat_and_does_not_answer_in_time_may_count_it(ask, chatting, deploy, silent, stream):
+    deploy(chatting(), "gpt", silent, timeout_seconds=1)
+    assert ask.post("/chat/completions", json=chat(stream=stream)).status_code == 503
+    call = Call.objects.get()
+    assert (call.state, call.cost, call.backend.name) == ("failed", call.reserved, "gpt") and call.cost > 0
+    assert day() == (call.cost, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_that_dies_before_a_word_may_count_the_chat(ask, helper, stream):
+    server = helper[2]
+    server.answers.append((200, b"data: ", {"Transfer-Encoding": "chunked"}))
+    assert ask.post("/chat/completions", json=chat(stream=stream)).status_code == 503
+    call = Call.objects.get()
+    assert (call.state, call.cost) == ("failed", call.reserved) and call.cost > 0
+    assert day() == (call.cost, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_servers_that_had_no_chat_or_refused_it_count_nothing(ask, helper, deploy, stream):
+    agent, version, server = helper
+    server.answers.append((500, {"error": "broken"}))
+    deploy(agent, "gone", f"http://127.0.0.1:{free_port()}/v1", version=version)
+    assert ask.post("/chat/completions", json=chat(stream=stream)).status_code == 503
+    call = Call.objects.get()
+    assert (call.state, call.cost) == ("failed", None) and call.reserved > 0
+    assert day() == (0, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_costs_what_the_servers_before_it_may_count_as_well(ask, chatting, deploy, silent, serve, stream):
+    agent, spare = chatting(), serve()
+    version = deploy(agent, "gpt", silent)
+    deploy(agent, "spare", spare.url, version=version)
+    assert ask.post("/chat/completions", json=chat(stream=stream)).status_code == 200
+    call, decision = Call.objects.get(), Decision.objects.get()
+    assert call.backend.name == "spare" and decision.cost == Decimal("0.00005")
+    assert decision.cost + call.reserved / 3 < call.cost <= call.reserved
+    assert day() == (call.cost, 0)
 
 
 def test_a_limit_of_the_client_s_is_what_it_reserves(ask, helper):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from django.conf import settings
 
 from project.embedded.layout import PROJECT_ROOT
 from project.embedded.valkey import pick_port
@@ -22,13 +23,16 @@ from project.embedded.valkey import pick_port
 class Web:
     """One worker with two threads; a client that moves less than 1 KB/s for a second is cut off."""
 
-    def __init__(self, folder: Path, *, port: int | None = None) -> None:
+    def __init__(self, folder: Path, *, port: int | None = None, database: str | None = None) -> None:
         self.port = port or pick_port(folder / "port")
         self.log = folder / "web.log"
         environment = os.environ | {
             "DJANGO_SETTINGS_MODULE": "project.settings", "RECKONER_VAR": str(folder),
             "RECKONER_SLOW_CLIENT_SECONDS": "1",
         }  # fmt: skip
+        if database is not None:  # a test's, whose keys were made with this secret
+            environment["DATABASE_URL"] = f"{os.environ['DATABASE_URL'].rpartition('/')[0]}/{database}"
+            environment["RECKONER_API_KEY_PEPPER"] = settings.API_KEY_PEPPER
         command = [sys.executable, "-m", "gunicorn", "-c", "python:project.web.server", "project.wsgi:application"]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
