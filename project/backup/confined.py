@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from django.db import OperationalError, connection, transaction
@@ -33,19 +33,19 @@ NAMED = 10
 LONGEST_NAME = 300
 END_SECONDS = 30
 
-MAY_CREATE_ROLES = "SELECT rolsuper OR rolcreaterole, rolname FROM pg_roles WHERE rolname = current_user"
-NAME_OF_ROLE = "SELECT 'reckoner_restore_' || oid::text FROM pg_database WHERE datname = current_database()"
-ROLE = "SELECT oid FROM pg_roles WHERE rolname = %s"
-END_SESSIONS = "SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity WHERE usesysid = %s"
-SESSIONS = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usesysid = %s)"
-UNFINISHED = """
+MAY_CREATE_ROLES: Final = "SELECT rolsuper OR rolcreaterole, rolname FROM pg_roles WHERE rolname = current_user"
+NAME_OF_ROLE: Final = "SELECT 'reckoner_restore_' || oid::text FROM pg_database WHERE datname = current_database()"
+ROLE: Final = "SELECT oid FROM pg_roles WHERE rolname = %s"
+END_SESSIONS: Final = "SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity WHERE usesysid = %s"
+SESSIONS: Final = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usesysid = %s)"
+UNFINISHED: Final = """
 SELECT EXISTS (
   SELECT FROM pg_shdepend JOIN pg_roles ON pg_roles.oid = refobjid
     JOIN pg_database ON rolname = 'reckoner_restore_' || pg_database.oid::text
   WHERE refclassid = 'pg_authid'::regclass AND deptype = 'o' AND datname = current_database()
 )
 """
-APPLIED = "SELECT app || '.' || name FROM public.django_migrations WHERE app = ANY (%s)"
+APPLIED: Final = "SELECT app || '.' || name FROM public.django_migrations WHERE app = ANY (%s)"
 
 
 @contextmanager
@@ -152,14 +152,13 @@ def _take_over(server: psycopg.Connection[Any]) -> None:
                 f"{'; '.join(_clean(name) for name in refused[:NAMED])}{more}."
             )
         _check_migrations(server)
-        for statement in ("REASSIGN OWNED BY {} TO CURRENT_USER", "DROP OWNED BY {}", "DROP ROLE {}"):
-            server.execute(sql.SQL(statement).format(role))
+        server.execute(sql.SQL("REASSIGN OWNED BY {0} TO CURRENT_USER; DROP OWNED BY {0}; DROP ROLE {0}").format(role))
 
 
 def _check_migrations(server: psycopg.Connection[Any]) -> None:
     """Raises InvalidInput for a database that this code cannot serve, which Django would not notice."""
     try:
-        applied = {row[0] for row in server.execute(APPLIED, [list(APPS)])}
+        applied = {str(row[0]) for row in server.execute(APPLIED, [list(APPS)])}
     except psycopg.ProgrammingError as error:
         raise InvalidInput("The dump is no database of Reckoner, and the database is empty as before.") from error
     loader = MigrationLoader(None, load=False)
@@ -204,16 +203,15 @@ def _remove_role(server: psycopg.Connection[Any]) -> None:
     except LookupError:
         return
     with server.transaction():
-        for statement in ("DROP OWNED BY {} CASCADE", "DROP ROLE {}"):
-            server.execute(sql.SQL(statement).format(role))
+        server.execute(sql.SQL("DROP OWNED BY {0} CASCADE; DROP ROLE {0}").format(role))
 
 
 def _read_failure(said: str) -> str:
-    """The entry of the dump and what the server said of it; else pg_restore's own last error."""
-    entries = re.findall(r"from TOC entry \d+; \d+ \d+ (.+) \S+$", said, re.MULTILINE)
+    """What the server said of the statement that failed, and how that begins; else pg_restore's own last error."""
     errors = re.findall(r"error: (?:could not execute query: )?(?:ERROR:\s*)?(.+)$", said, re.MULTILINE)
+    statements = re.findall(r"^Command was: (.+)$", said, re.MULTILINE)
     last = errors[-1] if errors else (said.strip().splitlines() or ["?"])[-1]
-    return _clean(f"{entries[-1]}: {last}" if entries else last)
+    return _clean(f"{last}, at: {statements[-1]}" if statements else last)
 
 
 def _clean(name: str) -> str:
