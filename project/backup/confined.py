@@ -29,11 +29,15 @@ from project.embedded.postgres import find_binaries
 from workspaces.errors import InvalidInput
 
 APPS = ("workspaces", "jobs", "models_registry", "decisions", "training")
-NAMED = 10
+NAMED = 20
 LONGEST_NAME = 300
 END_SECONDS = 30
 
 MAY_CREATE_ROLES: Final = "SELECT rolsuper OR rolcreaterole, rolname FROM pg_roles WHERE rolname = current_user"
+MAY_CREATE_TABLES: Final = """
+SELECT has_database_privilege(%(role)s, current_database(), 'CONNECT')
+  AND has_schema_privilege(%(role)s, 'public', 'CREATE')
+"""
 NAME_OF_ROLE: Final = "SELECT 'reckoner_restore_' || oid::text FROM pg_database WHERE datname = current_database()"
 ROLE: Final = "SELECT oid FROM pg_roles WHERE rolname = %s"
 END_SESSIONS: Final = "SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity WHERE usesysid = %s"
@@ -123,6 +127,9 @@ def _make_role(server: psycopg.Connection[Any]) -> dict[str, str]:
                 sql.SQL("GRANT USAGE, CREATE ON SCHEMA public TO {}").format(role),
             ):
                 server.execute(statement)
+            # Who may not grant is warned only.
+            if not server.execute(MAY_CREATE_TABLES, {"role": name}).fetchall()[0][0]:
+                raise InvalidInput(f"Nothing was restored: {needs}")
     except psycopg.errors.InsufficientPrivilege as error:
         raise InvalidInput(f"Nothing was restored ({error.diag.message_primary}): {needs}") from error
     return {"user": name, "password": password}

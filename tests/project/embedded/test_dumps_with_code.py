@@ -212,7 +212,7 @@ REFUSED_BY_KIND_AND_NAME = [
     ),
     (
         "ALTER TABLE django_migrations ALTER COLUMN app SET DEFAULT session_user",
-        "default value for public.django_migrations.app, which computes COERCEVIAIO, SQLVALUEFUNCTION",
+        "default value for public.django_migrations.app, which computes SQLVALUEFUNCTION",
     ),
     (
         "CREATE TRIGGER evil BEFORE UPDATE ON jobs_job"
@@ -227,8 +227,7 @@ REFUSED_BY_KIND_AND_NAME = [
     ("CREATE RULE evil AS ON INSERT TO django_migrations DO ALSO NOTIFY evil", "rule evil on public.django_migrations"),
     ("CREATE VIEW evil AS SELECT pg_read_file('/etc/hostname')", "; view public.evil"),
     ("CREATE MATERIALIZED VIEW seen AS SELECT 1", "materialized view public.seen"),
-    ("CREATE TYPE pair AS (word text)", "composite type public.pair"),
-    ("SELECT 1", "type public.pair"),
+    ("CREATE TYPE pair AS (word text)", "type public.pair"),
     ("CREATE CAST (django_migrations AS text) WITH INOUT AS ASSIGNMENT", "cast (public.django_migrations AS"),
     ("CREATE STATISTICS evil ON (lower(kind)), id FROM jobs_job", "statistics object public.evil"),
     ("ALTER TABLE jobs_job ENABLE ROW LEVEL SECURITY", "row-level security of table public.jobs_job"),
@@ -238,12 +237,12 @@ REFUSED_BY_KIND_AND_NAME = [
         "CREATE OR REPLACE FUNCTION refuse_change_but_erasure() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN END'",
         "function public.refuse_change_but_erasure()",
     ),
-    ("CREATE AGGREGATE gather(anyelement) (SFUNC = array_append, STYPE = anyarray)", "aggregate public.gather("),
+    ("CREATE AGGREGATE added(integer) (SFUNC = int4pl, STYPE = integer)", "aggregate public.added(integer)"),
     ("CREATE PROCEDURE evil() LANGUAGE sql AS 'SELECT 1'", "procedure public.evil()"),
     ("SELECT lo_from_bytea(0, 'x')", "large object "),
 ]  # fmt: skip
 AT_ONCE = 10
-"""As many as a refusal names."""
+"""A refusal names up to twenty."""
 
 
 @pytest.mark.parametrize("first", range(0, len(REFUSED_BY_KIND_AND_NAME), AT_ONCE))
@@ -285,7 +284,7 @@ def test_files_that_are_no_whole_dump_are_refused(server: Server) -> None:
     newer[6] = 99  # PGDMP, the major version, the minor one
     for wrong, reason in (
         (b"", "too short"),
-        (b"SELECT 1;\n" * 100, "does not appear to be a valid archive"),
+        (b"SELECT 1;\n" * 100, "does not appear to be a valid"),
         (bytes(newer), "unsupported version (1.99) in file header"),
         (dump[:200], "end of file"),
         (dump[: len(dump) // 2], "end of file"),
