@@ -184,7 +184,9 @@ def is_unfinished() -> bool:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL search_path = pg_catalog")
         cursor.execute(UNFINISHED)
-        return bool(cursor.fetchone()[0])
+        unfinished = bool(cursor.fetchone()[0])
+        transaction.set_rollback(True)  # the search path as it was, also within a transaction of the caller's
+        return unfinished
 
 
 def _name_role(server: psycopg.Connection[Any]) -> str:
