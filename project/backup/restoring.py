@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -18,15 +17,17 @@ from typing import IO, Any
 
 import psycopg
 from django.conf import settings
-from django.db import OperationalError
+from django.db import OperationalError, ProgrammingError
 
 from models_registry.artifacts.opening import find_store, verify_artifact
 from models_registry.errors import ArtifactCorrupt
 from models_registry.store.local import LocalStore
-from project.backup.form import ABOUT, ARTIFACTS, DUMP, RUNS, SECRETS, About, read_about, split_address
+from project.backup.confined import load_confined, load_dump, remove_unfinished
+from project.backup.form import ABOUT, ARTIFACTS, DUMP, RUNS, SECRETS, About, read_about
 from project.embedded.instance import take_lock
 from project.embedded.layout import Layout, write_private
-from project.embedded.postgres import Postgres, find_binaries
+from project.embedded.postgres import Postgres
+from project.embedded.processes import reap
 from workspaces.errors import InvalidInput
 
 LONGEST_ABOUT, LONGEST_SECRET = 1 << 16, 1 << 16
@@ -45,21 +46,23 @@ class Restored:
     broken: list[str] = field(default_factory=list)
 
 
-def restore_backup(file: Path) -> Restored:
-    """Into `RECKONER_VAR`, and the database of `DATABASE_URL` or the instance's own, which must hold nothing. Raises
-    InvalidInput, with nothing changed in the database, AlreadyRunningError, EmbeddedError and OSError."""
+def restore_backup(file: Path, *, trust: bool = False) -> Restored:
+    """Into `RECKONER_VAR`, and the database of `DATABASE_URL` or the instance's own, which must hold nothing. `trust`
+    restores the dump with the rights of that address, and what it holds is not checked. Raises InvalidInput, with
+    nothing changed in the database, AlreadyRunningError, EmbeddedError and OSError."""
     layout = Layout(Path(settings.VAR))
     layout.create()
     lock = take_lock(layout)
     try:
         with _open(file) as (tar, about), _database(layout) as url, tempfile.TemporaryDirectory(dir=layout.run) as made:
+            remove_unfinished(url)
             if _ask(url, TABLES)[0][0]:
                 raise InvalidInput("The database holds tables already. A backup is restored into an empty one.")
             restored, dump = Restored(about.made_at), Path(made, DUMP)
             secrets = _extract(tar, layout, dump)
             if not dump.exists():
                 raise InvalidInput(f"The backup has no {DUMP}: it is incomplete.")
-            _load_dump(dump, url)
+            (load_dump if trust else load_confined)(dump, url)
             for name, secret in secrets.items():
                 write_private(layout.secrets / name, secret)
             restored.tables = int(_ask(url, TABLES)[0][0])
@@ -92,18 +95,22 @@ def _database(layout: Layout) -> Iterator[str]:
     if url := os.environ.get("DATABASE_URL"):
         yield url
         return
+    reap(layout)  # a restore that was killed leaves its server, and two servers on one cluster destroy it
     postgres = Postgres(layout.postgres, layout.locate_sockets("postgres"))
     with postgres.running():
         yield postgres.url()
 
 
 def _ask(url: str, statement: str) -> list[tuple[Any, ...]]:
-    """Raises Django's OperationalError where nobody answers at the address."""
+    """Raises Django's errors: OperationalError where nobody answers at the address, ProgrammingError for a table that
+    is not there."""
     try:
         with psycopg.connect(url) as connection:
             return connection.execute(statement.encode()).fetchall()
     except psycopg.OperationalError as error:
         raise OperationalError(str(error)) from error
+    except psycopg.ProgrammingError as error:
+        raise ProgrammingError(str(error)) from error
 
 
 def _extract(tar: tarfile.TarFile, layout: Layout, dump: Path) -> dict[str, str]:
@@ -144,18 +151,6 @@ def _write(path: Path, content: IO[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as out:
         shutil.copyfileobj(content, out)
-
-
-def _load_dump(dump: Path, url: str) -> None:
-    command = [str(find_binaries() / "pg_restore"), "--no-owner", "--single-transaction", "--exit-on-error"]
-    address, environment = split_address(url)
-    command += [f"--dbname={address}", str(dump)]
-    done = subprocess.run(  # noqa: S603 - the packaged program
-        command, capture_output=True, text=True, check=False, env=environment
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["?"])[-1]
-        raise InvalidInput(f"The dump could not be restored, and the database is empty as before: {last}")
 
 
 def _is_whole(digest: str) -> bool:

@@ -1,4 +1,5 @@
-"""`manage.py migrate`: Django's, which first refuses a database that an older version left between two releases."""
+"""`manage.py migrate`: Django's, which first refuses what an older version left between two releases, or a restore
+unchecked."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from project.backup.confined import is_unfinished
 from workspaces.commands import UncheckedCommand
 
 # The last commit that has every replaced migration as a file.
@@ -19,6 +21,11 @@ LAST_WITH_REPLACED = "35dcdb56"
 
 class Command(UncheckedCommand, migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
+        if is_unfinished():
+            raise CommandError(
+                "nothing was migrated: a restore into this database was broken off before what it had restored was"
+                " checked; run manage.py restore again, which removes that first"
+            )
         partial = list_partly_replaced(connections[options["database"]])
         if partial:
             raise CommandError(

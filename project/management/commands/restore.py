@@ -19,19 +19,22 @@ EXIT_BROKEN = 1
 class Command(UncheckedCommand):
     help = (
         "Restores a backup into an instance that does not run and whose database is empty, and checks every artifact. "
-        "Exit codes: 0; 1 an artifact is missing or damaged; 2 the file is no backup, or something is in the way; "
-        "3 the instance runs; 4 no database."
+        "Code in the database's dump is refused. Exit codes: 0; 1 an artifact is missing or damaged; 2 the file is no "
+        "backup, holds code, or something is in the way; 3 the instance runs; 4 no database."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="what `manage.py backup` wrote")
+        parser.add_argument(
+            "--trust", action="store_true", help="restore a dump of your own unchecked: its code runs with all rights"
+        )
         parser.add_argument("--json", action="store_true", help="what was restored, as one JSON line")
 
     def handle(self, *_: Any, **options: Any) -> None:
         from project.backup.restoring import restore_backup
 
         try:
-            restored = restore_backup(options["file"].absolute())
+            restored = restore_backup(options["file"].absolute(), trust=options["trust"])
         except EmbeddedError as error:
             self.stderr.write(str(error))
             sys.exit(error.exit_code)
