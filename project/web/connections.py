@@ -65,6 +65,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
     chunked: bool
     content_length: int
     body_rcv: Any
+    path = ""  # of a head that cannot be read, whose refusal is a task like any other
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
