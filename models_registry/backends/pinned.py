@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import httpx
 
-
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 CREDENTIALS = ipaddress.ip_address("fd00:ec2::254")
 """Where Amazon's machines get their credentials by IPv6; elsewhere the address is link-local."""
