@@ -103,8 +103,13 @@ def test_a_chunked_body_that_is_too_long_or_in_crumbs_is_refused_and_hides_no_re
 
 def test_a_head_that_cannot_be_read_is_told_so(web: Web) -> None:
     get = "GET /nothing HTTP/1.1\r\nHost: localhost\r\n"
-    for wrong in (f"{get}X-Sum: 1\0\r\n\r\n", f"{get}X-Sum: 1\rX-Other: 2\r\n\r\n", "GET\0 / HTTP/1.1\r\n\r\n",
-                  f"{POST}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", f"{POST}Transfer-Encoding: \vchunked\r\n\r\n"):  # fmt: skip
+    for wrong in (
+        f"{get}X-Sum: 1\0\r\n\r\n",
+        f"{get}X-Sum: 1\rX-Other: 2\r\n\r\n",
+        "GET\0 / HTTP/1.1\r\n\r\n",
+        f"{POST}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        f"{POST}Transfer-Encoding: \vchunked\r\n\r\n",
+    ):
         with web.connect(wrong) as connection:
             assert read_to_end(connection).startswith(b"HTTP/1.0 400 Bad Request")
     assert not [line for line in web.lines() if line.get("level") == "error"]
