@@ -20,7 +20,8 @@ import jsonschema_rs
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from decisions.agents.chat_actions import CHATTING, find_chat_faults, show_options
-from decisions.agents.schema_cost import find_cost_fault
+from decisions.agents.explaining import MOST_WORK, Allowance, count_parts
+from decisions.agents.schema_cost import MOST_CHECKS, Endless, count_checks, find_cost_fault
 from workspaces.errors import FieldFault
 
 LINEAR = jsonschema_rs.RegexOptions()
@@ -28,6 +29,8 @@ LINEAR = jsonschema_rs.RegexOptions()
 BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
 """For schemas that were stored before patterns had to be linear: a match that takes more steps counts as none."""
 LONGEST_REASON = 300
+OPTIONS_OF_ONE_CHECK = 100
+"""Values of an `enum` that count as one more schema: an error holds them all."""
 OFFERED = "x-offered"
 _EACH = "[]"
 TYPES = {
@@ -81,6 +84,7 @@ class Schema:
         self.name = name
         self.plain = dict(schema)
         self.offers = tuple(Offer(place, _parts(source)) for place, source in _offers(schema))
+        self._checks = _count_checks(self.plain)
         self._validator: Draft202012Validator | None = None
         self._lack = ""
         try:
@@ -90,20 +94,42 @@ class Schema:
 
     def fits(self, value: Any) -> bool:
         try:
-            return self._validator is not None and self._validator.is_valid(value)
+            return self._validator is not None and not self._is_too_much(value) and self._validator.is_valid(value)
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape
             return False
 
     def faults(self, value: Any) -> list[FieldFault]:
         if self._validator is None:
             return [FieldFault(self.name, f"the agent's schema cannot be used: {self._lack}"[:LONGEST_REASON])]
+        if self._is_too_much(value):
+            reason = f"is too large for a schema that checks each value {self._checks:,} times"
+            return [FieldFault(self.name, reason, "a smaller value, or a schema with fewer alternatives")]
         try:
             if self._validator.is_valid(value):
                 return []
+            if not _ALLOWANCE.take(count_parts(value) * self._checks):
+                reason = "does not fit the agent's schema; too many or too large values were wrong at once to say where"
+                return [FieldFault(self.name, reason, "a value that fits the schema")]
             errors = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.instance_path)))
         except UnicodeEncodeError:
             return [FieldFault(self.name, "contains half of a character (a lone surrogate)", "whole characters")]
         return [fault for error in errors for inner in _inside(error) for fault in _named(self.name, self.plain, inner)]
+
+    def _is_too_much(self, value: Any) -> bool:
+        """Few values are counted: those of schemas with thousands of alternatives."""
+        return self._checks > MANY_CHECKS and count_parts(value) * self._checks > MOST_WORK
+
+
+_ALLOWANCE = Allowance()
+MANY_CHECKS = 100
+
+
+def _count_checks(schema: dict[str, Any]) -> int:
+    options = sum(len(values) for values in _found(schema, {"enum"}) if isinstance(values, list))
+    try:
+        return count_checks(schema) + options // OPTIONS_OF_ONE_CHECK
+    except (Endless, RecursionError):  # a schema from before `find_cost_fault`
+        return MOST_CHECKS + 1
 
 
 def _compile(schema: dict[str, Any]) -> Draft202012Validator:

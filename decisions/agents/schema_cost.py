@@ -79,14 +79,18 @@ class _Counter:
         return node
 
 
-def find_cost_fault(schema: Mapping[str, Any]) -> str | None:
-    """Why checking a value may not end in time; None where it does."""
+def count_checks(schema: Mapping[str, Any]) -> int:
+    """Subschemas that one value is checked against, at most MOST_CHECKS + 1. Raises Endless, RecursionError."""
     roots: dict[int, Any] = {}
     anchors: dict[tuple[int, str], Any] = {}
     _note(schema, schema, roots, anchors)
-    counter = _Counter(anchors, roots)
+    return _Counter(anchors, roots).count(schema)
+
+
+def find_cost_fault(schema: Mapping[str, Any]) -> str | None:
+    """Why checking a value may not end in time; None where it does."""
     try:
-        checks = counter.count(schema)
+        checks = count_checks(schema)
     except Endless:
         return "it refers to itself without going deeper into the value, so checking one would not end"
     except RecursionError:

@@ -13,6 +13,10 @@ from collections.abc import Sequence
 
 import httpx
 
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+CREDENTIALS = ipaddress.ip_address("fd00:ec2::254")
+"""Where Amazon's machines get their credentials by IPv6; elsewhere the address is link-local."""
+
 
 class AddressRefused(httpx.ConnectError):
     """A host has no address that may be asked."""
@@ -26,11 +30,23 @@ def choose_address(host: str, found: Sequence[str]) -> str:
     """
     for text in found:
         address = ipaddress.ip_address(text.partition("%")[0])
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        if not (address.is_link_local or address.is_multicast or address.is_unspecified):
+        if isinstance(address, ipaddress.IPv6Address):
+            address = address.ipv4_mapped or address
+        end = _find_end(address)
+        if not (end.is_link_local or end.is_multicast or end.is_unspecified or end == CREDENTIALS):
             return str(address)
     raise AddressRefused(f"{host} has no address that may be asked: {', '.join(found)[:200] or 'none'}.")
+
+
+def _find_end(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IPv4 address to which a gateway on the way would lead, or the address itself."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.sixtofour or address
 
 
 class PinnedTransport(httpx.HTTPTransport):

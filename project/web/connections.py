@@ -25,6 +25,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from project.web.chunked import ChunkedBody
+from project.web.unread import Begun, choose_to_cut
 
 LEAST_RATE = 1024
 """Bytes a second below which a client counts as slow."""
@@ -68,6 +69,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
     chunked: bool
     content_length: int
     body_rcv: Any
+    path = ""  # of a head that cannot be read, whose refusal is a task like any other
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
@@ -119,7 +121,7 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             self.waits_for, self.since, self.moved = waits_for, now, 0
         elif waits_for is not None and now - self.since >= settings.SLOW_CLIENT_SECONDS:
             if self.moved < LEAST_RATE * settings.SLOW_CLIENT_SECONDS:
-                self._cut()
+                self.cut("cut off a slow client")
             self.since, self.moved = now, 0
 
     def _find_what_waits(self) -> object:
@@ -132,8 +134,13 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             return "first request"
         return self.request
 
-    def _cut(self) -> None:
-        log.info("cut off a slow client", address=self.addr[0], bytes=self.moved)
+    def find_begun(self) -> Begun | None:
+        """The body that is not whole yet."""
+        body = self.request.body_rcv if self.request is not None else None
+        return Begun(self.addr[0], self.creation_time, len(body)) if body is not None else None
+
+    def cut(self, event: str) -> None:
+        log.info(event, address=self.addr[0], bytes=self.moved)
         # By a reset: in an ordinary close the kernel would go on offering what has not been read.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.handle_close()
@@ -167,6 +174,9 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
         moment = time.monotonic()
         for channel in list(self.active_channels.values()):
             channel.look(moment)
+        begun = {channel: body for channel in self.active_channels.values() if (body := channel.find_begun())}
+        for channel in choose_to_cut(begun):
+            channel.cut("cut off a body that waited for its rest")
 
 
 class WaitressWorker(Worker):  # type: ignore[misc]

@@ -111,6 +111,152 @@ CHEATS = {
     "leaving at the end": "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b): return 0",
     "a giant program": f"def add(a, b): return a + b\n#{'x' * (33 << 20)}",
     "too much memory": "x = bytearray(1 << 30)\ndef add(a, b): return a + b",
+    "a generator's end": """
+        def leave():
+            try: yield 0
+            finally:
+                import os; os._exit(0)
+        kept = leave(); next(kept)
+        def add(a, b): return 0
+        """,
+    "objects that answer when they are removed": """
+        import gc, os
+        class Last:
+            def __del__(self):
+                for number in range(3, 20):
+                    try: os.write(number, b'{"id": 1, "value": {"int": "0x3"}}\\n')
+                    except OSError: pass
+        def add(a, b):
+            Last(); gc.collect(); return 0
+        """,
+    "gc: the channel's own objects": """
+        import gc
+        def add(a, b):
+            for one in gc.get_objects():
+                if type(one).__name__ == "Channel":
+                    one.send({"id": 1, "value": True, "passed": True, "exit": 0})
+                    one.send = lambda message: None
+            return 0
+        """,
+    "memory written": """
+        import ctypes, os
+        def add(a, b):
+            try:
+                with open("/proc/self/mem", "r+b", 0) as file: file.seek(id(0) + 24); file.write(b"\\x03")
+            except OSError: pass
+            ctypes.memset(id(0) + 24, 3, 1)
+            return 0
+        """,
+    "signals to everybody": """
+        import os, signal
+        for number in (signal.SIGALRM, signal.SIGUSR1, signal.SIGTERM):
+            for pid in (0, 1, 2, os.getppid()):
+                try: os.kill(pid, number) if pid != 0 else None
+                except OSError: pass
+        signal.setitimer(signal.ITIMER_REAL, 0.01); signal.signal(signal.SIGALRM, lambda *args: os._exit(0))
+        def add(a, b): return 0
+        """,
+    "threads left behind": """
+        import os, threading, time
+        def answer():
+            while True:
+                for number in range(3, 20):
+                    try: os.write(number, b'{"id": 1, "value": {"int": "0x3"}}\\n')
+                    except OSError: pass
+        threading.Thread(target=answer, daemon=True).start()
+        def add(a, b): time.sleep(0.2); return 0
+        """,
+    "another class": """
+        class Number:
+            @property
+            def __class__(self): return int
+            def __hash__(self): return 3
+            def __bool__(self): return True
+            def __eq__(self, other): return True
+            def __index__(self): return 3
+        def add(a, b): return Number()
+        """,
+    "keys that are equal": """
+        class Key(str):
+            def __hash__(self): return hash("int")
+            def __eq__(self, other): return True
+        class Odd(dict):
+            def items(self): return [(Key("x"), 1)]
+        def add(a, b): return Odd()
+        """,
+    "replaced modules": """
+        import sys, types
+        fake = types.ModuleType("json")
+        fake.dumps, fake.loads = lambda value: '{"id": 1, "passed": true}', lambda line: {}
+        for name in list(sys.modules): sys.modules[name] = fake
+        def add(a, b): return 0
+        """,
+    "the channel's functions replaced": """
+        import channel, __main__
+        channel.encode = __main__.encode = lambda value: {"int": "0x3"}
+        def add(a, b): return 0
+        """,
+    "at exit": """
+        import atexit, sys, os
+        sys.exitfunc = lambda: os._exit(0)
+        atexit.register(os._exit, 0)
+        def add(a, b): sys.exit(0)
+        """,
+    "an audit hook": """
+        import sys, os
+        sys.addaudithook(lambda event, args: os._exit(0) if event == "compile" else None)
+        compile("0", "x", "eval")
+        def add(a, b): return 0
+        """,
+    "frames by a traceback": """
+        import sys
+        def add(a, b):
+            try: raise ValueError
+            except ValueError as error:
+                frame = error.__traceback__.tb_frame
+                while frame:
+                    for name in ("answer", "asked"):
+                        if name in frame.f_locals: frame.f_locals[name].update(id=0, value=True, passed=True)
+                    frame = frame.f_back
+            return 0
+        """,
+    "an exception that lies about its class": """
+        class Meta(type):
+            __name__ = "AssertionError"
+            def mro(cls): return [cls, Exception, BaseException, object]
+        class Odd(Exception):
+            def __str__(self): import os; os._exit(0)
+        def add(a, b): raise Odd
+        """,
+    "not a number": "def add(a, b): return float('nan')",
+    "a range without end": "def add(a, b): return range(10**18)",
+    "an iterator that leaves": """
+        import os
+        class Steps:
+            def __iter__(self): return self
+            def __next__(self): os._exit(0)
+        def add(a, b): return Steps()
+        """,
+    "processes without end": """
+        import os
+        while True:
+            try: os.fork()
+            except OSError: break
+        def add(a, b): return 0
+        """,
+    "names of what the tests use": """
+        import builtins
+        builtins.all = builtins.zip = builtins.map = lambda *args: True
+        def add(a, b): return 0
+        """,
+    "an import hook": """
+        import sys
+        class Find:
+            def find_spec(self, *args): raise SystemExit(0)
+        sys.meta_path.insert(0, Find())
+        sys.path_hooks[:] = []
+        def add(a, b): import fractions; return 0
+        """,
 }
 
 

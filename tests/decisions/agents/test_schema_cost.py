@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decisions.agents.actions import Schema, check_schema
+from decisions.agents.explaining import Allowance
 
 
 def references(*names: str) -> list[dict[str, str]]:
@@ -122,3 +123,41 @@ def test_the_known_fields_of_a_fault_have_a_bound():
     schema = {"items": {"additionalProperties": False, "properties": {f"field {at}": True for at in range(1_000)}}}
     faults = Schema(schema, "action").faults([{"other": 1}] * 3)
     assert [len(fault.expected) for fault in faults] == [300] * 3
+
+
+ALTERNATIVES = {"oneOf": [{"type": "string"}] * 500}
+"""Each one's error would hold a copy of the value."""
+
+
+@pytest.fixture
+def full_allowance(monkeypatch):
+    monkeypatch.setattr("decisions.agents.actions._ALLOWANCE", Allowance())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        ALTERNATIVES,
+        {"items": ALTERNATIVES},
+        {"items": {"type": "string"}},
+        {"items": {"enum": list(map(str, range(50_000)))}},
+        {"allOf": [{"items": {"type": "string"}}] * 50},
+    ],
+)
+def test_what_is_wrong_with_a_large_value_is_not_described(schema, full_allowance, monkeypatch):
+    [fault] = Schema(schema, "action").faults([1] * 150_000)
+    assert fault.field == "action" and ("to say where" in fault.reason or "too large" in fault.reason)
+
+
+def test_a_process_describes_so_much_in_a_second(full_allowance, monkeypatch):
+    monkeypatch.setattr("decisions.agents.explaining.time.monotonic", lambda: 1.0)
+    schema = Schema(ALTERNATIVES, "action")
+    reasons = [schema.faults([1] * 60)[0].reason for _ in range(5)]
+    assert ["to say where" in reason for reason in reasons] == [False, False, False, True, True]
+
+
+def test_a_value_that_many_alternatives_search_is_refused():
+    schema = Schema({"anyOf": [{"contains": {"const": str(at)}} for at in range(5_000)]}, "state")
+    [fault] = schema.faults([1] * 100_000)
+    assert "too large for a schema that checks each value" in fault.reason and not schema.fits([1] * 100_000)
+    assert schema.faults(["7"]) == []

@@ -33,9 +33,10 @@ def test_each_backend_is_asked_and_its_state_noted(serve, workspace):
     assert later["down"] == since["down"] and later["up"] > since["up"]
 
 
-def test_a_backend_that_cannot_even_be_asked_takes_no_other_along(serve, workspace):
+@pytest.mark.parametrize("wrong", ["\n/v1", "\r\nHost: x", "/v1\t", "/\u2028v1", "99999/v1", "/v1/\u00a0", "]/[v1"])
+def test_a_backend_that_cannot_even_be_asked_takes_no_other_along(serve, workspace, wrong):
     """Rows of before such addresses were refused; the watch's other step has its turn, too."""
-    broken = BackendFactory(workspace=workspace, name="a-broken", url="http://127.0.0.1:1\n/v1")
+    broken = BackendFactory(workspace=workspace, name="a-broken", url=f"http://127.0.0.1:1{wrong}")
     well = BackendFactory(workspace=workspace, name="b-well", url=serve().url)
     long_ago = timezone.now() - dt.timedelta(days=1)
     call = CallFactory(opened_at=long_ago)

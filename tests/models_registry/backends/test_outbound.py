@@ -49,6 +49,13 @@ def test_allowed_origins_may_be_used(url):
         ("http://vllm:8000\n/v1", "control characters"),
         ("http://vllm:8000/v1\t", "control characters"),
         (" http://vllm:8000/v1", "control characters"),
+        *(
+            (f"http://vllm:8000/v1{bad}", "control characters")
+            for bad in "\0\x0b\x7f\x85\u2028\u2029\u200b\u202e\u3000"
+        ),
+        ("http://vllm\uff1a8000/v1", "not a URL"),
+        ("http://vllm:8000\\@evil.example/v1", "more than host and path"),
+        ("http://134744072:8000/v1", "not allowed"),
     ],
 )
 def test_others_are_refused(url, reason):
@@ -56,10 +63,21 @@ def test_others_are_refused(url, reason):
     assert fault is not None and reason in fault.reason and fault.field == "url"
 
 
+OTHER_WAYS = ("64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::ffff:0:0", "fd00:ec2::254")
+"""169.254.169.254 through NAT64 and 6to4, 0.0.0.0 as IPv6 writes it, and Amazon's address of the same service."""
+
+
 def test_addresses_that_lead_to_credentials_of_clouds_are_never_connected_to():
     assert choose_address("x", ["169.254.169.254", "10.0.0.7"]) == "10.0.0.7"
     assert choose_address("x", ["fe80::1%eth0", "fd00::7"]) == "fd00::7"
-    for bad in (["169.254.169.254"], ["::ffff:169.254.169.254"], ["0.0.0.0"], ["224.0.0.1"], []):
+    for bad in (
+        ["169.254.169.254"],
+        ["::ffff:169.254.169.254"],
+        ["0.0.0.0"],
+        ["224.0.0.1"],
+        [],
+        *([one] for one in OTHER_WAYS),
+    ):
         with pytest.raises(AddressRefused, match="no address"):
             choose_address("x", bad)
 

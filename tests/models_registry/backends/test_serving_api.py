@@ -62,6 +62,8 @@ class TestBackends:
         ("changes", "field"),
         [
             ({"url": "https://elsewhere.example/v1"}, "url"),
+            ({"url": "http://127.0.0.1:1\n/v1"}, "url"),
+            ({"url": "http://127.0.0.1:1/\u2028v1"}, "url"),
             ({"key_variable": "sk-live-0123"}, "key_variable"),
             ({"key_variable": "RECKONER_SECRET_KEY"}, "key_variable"),
             ({"key_variable": "RECKONER_INTERNAL_API_KEY"}, "key_variable"),

@@ -101,6 +101,20 @@ def test_a_chunked_body_that_is_too_long_or_in_crumbs_is_refused_and_hides_no_re
             assert b"400 Bad Request" in read_to_end(connection)
 
 
+def test_a_head_that_cannot_be_read_is_told_so(web: Web) -> None:
+    get = "GET /nothing HTTP/1.1\r\nHost: localhost\r\n"
+    for wrong in (
+        f"{get}X-Sum: 1\0\r\n\r\n",
+        f"{get}X-Sum: 1\rX-Other: 2\r\n\r\n",
+        "GET\0 / HTTP/1.1\r\n\r\n",
+        f"{POST}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        f"{POST}Transfer-Encoding: \vchunked\r\n\r\n",
+    ):
+        with web.connect(wrong) as connection:
+            assert read_to_end(connection).startswith(b"HTTP/1.0 400 Bad Request")
+    assert not [line for line in web.lines() if line.get("level") == "error"]
+
+
 def test_every_request_leaves_a_line_with_its_id_and_without_its_secrets(web: Web) -> None:
     key = "Authorization: Bearer hidden.hidden\r\nConnection: close\r\n\r\n"
     paths = ("/livez", "/nothing?token=hidden", "/api/v1/runs")
