@@ -154,6 +154,9 @@ def build(workspace: Any, slug: str) -> World:
             "shadow": ShadowFactory(agent=agent, version=version),
             "score": SuiteScoreFactory(suite=suite, version=version),
             "scoring": JobFactory(workspace=workspace, kind="training.score_suite"),
+            "best": JobFactory(
+                workspace=workspace, kind="training.train_best", payload={"agent": agent.slug, "tag": "best-1"}
+            ),
             "freezing": JobFactory(
                 workspace=workspace, kind="training.freeze_dataset", payload={"agent": slug, "name": "n"}
             ),
@@ -610,6 +613,8 @@ CALLS: dict[str, list[Call]] = {
     "api-run-sweeps": [
         Call("POST", "runs/sweeps", ADMIN, lambda w: run_body(w) | {"grid": {"seed": [1, 2]}}, 201, foreign=(404,))
     ],
+    "api-run-best": [Call("POST", "runs/best", ADMIN, lambda w: {"agent": w.agent.slug}, 202, foreign=(404,))],
+    "api-run-best-detail": [Call("GET", "runs/best/{best}", READ, foreign=(404,))],
     "api-train-new": [Call("POST", "runs/train", ADMIN, lambda w: {"agent": w.agent.slug}, 202, foreign=(404,))],
     "api-run": [
         Call("GET", "runs/{run}", READ, foreign=(404,)),

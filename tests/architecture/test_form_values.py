@@ -82,6 +82,7 @@ FORMS = {
         *("name", "subject", "agent", "verdict", "version", "arm", "session", "state", "since", "q", "strategy"),
         *("overlap", "guidelines", "skip_policy", "hold_seconds", "reviewers", "adjudicators", "gold_share", "gold"),
     ),
+    "best-new": ("agent", "dataset", "heldout", "kinds", "minutes", "retire_others"),
     "pipeline-new": ("agent", "method", "model", "held_out", "deploy", "settings"),
     "rehearsal-start": ("text_field", "label_field", "seed_share", "decisions", "rounds", "seeds", "noise"),
 }
@@ -98,6 +99,7 @@ GIVEN = {
     "decision-label": {"verdict": "confirmed"},
     "agent-edit": SETUP | {"base": "1", "make": "1"},
     "agent-new": SETUP | {"kind": "CUSTOM", "name": "Sorter", "unit": "item"},
+    "best-new": {"agent": "filer", "kinds": "words", "minutes": "5"},
     "pipeline-new": {"agent": "filer", "method": "posterior", "held_out": "0.2"},
     "key-make": {"name": "app", "agent": "", "slug": "new", "kind": "CUSTOM", "options": "a\nb", "scopes": "admin"},
     "erasures": {"kind": "unit", "name": "somebody"},

@@ -20,6 +20,7 @@ from tests.architecture.api_calls import World, build
 from tests.architecture.test_api_matrix import Refusal, refusal_faults, state_of_everything, undone
 from tools.factories import InvitationFactory, JobFactory, MembershipFactory, RehearsalFactory, WorkspaceFactory
 from training.loops.pipeline.plan import PipelinePlan, Prepared
+from training.loops.best import KIND as BEST
 from training.loops.pipeline.services import KIND
 from training.loops.pipeline.stored import StoredPipeline
 from training.models import DatasetKind
@@ -154,6 +155,9 @@ PAGES: dict[str, Page] = {
     "run-note": replace(ACTION, of=of("run")),
     "run-cancel": replace(FORM, of=of("run")),
     "pipelines": Page(),
+    "best-new": FORM,
+    "best": Page(of=of("best")),
+    "best-cancel": replace(FORM, of=of("best")),
     "pipeline-new": FORM,
     "pipeline-row": Page(of=of("pipeline")),
     "pipeline": Page(of=of("pipeline")),
@@ -257,11 +261,20 @@ def make_pipeline(agent: Any) -> Any:
     return JobFactory(workspace=agent.workspace, kind=KIND, payload=payload)
 
 
+def make_comparison(agent: Any) -> Any:
+    """Queued; a comparison of candidates has no row but its job's."""
+    payload = {
+        "agent": agent.slug, "name": "Best policy", "tag": "best-1", "left_out": {}, "requested_by": "ann@example.org",
+    }  # fmt: skip
+    return JobFactory(workspace=agent.workspace, kind=BEST, payload=payload)
+
+
 def enrich(world: World, workspace: Any) -> World:
     job = JobFactory(workspace=workspace, kind="training.rehearse")
     world.extra |= {
         "rehearsal": RehearsalFactory(workspace=workspace, job=job),
         "pipeline": make_pipeline(world.agent),
+        "best": make_comparison(world.agent),
         "member": MembershipFactory(workspace=workspace, role=LABELLER),
         "invitation": InvitationFactory(workspace=workspace),
     }

@@ -222,7 +222,7 @@ def test_rows_to_evaluate_on_are_named_by_the_form_s_own_field(
         ({"kind": "text"}, "This page opens the dataset when it is ready."),
         ({"kind": "labelled"}, "This page opens the dataset when it is ready."),
         ({}, "This page opens the dataset when it is ready."),
-        ({"run": {"method": "posterior"}}, "A run then starts on the dataset"),
+        ({"run": {"method": "posterior"}}, "Several kinds of policy then learn from the dataset"),
         ({"kind": "text", "run": True, "tag": "first-model-1"}, "One run makes the first model"),
         ({"run": True, "tag": "first-model-1"}, "Two runs make the first model"),
     ],
