@@ -150,6 +150,6 @@ def print_report(console: Console, report: dict[str, Any]) -> None:
         units = f"{experiment['units_control']} + {experiment['units_treatment']} units"
         console.print(f"Experiment   {experiment['state'].replace('_', ' ')} after {units}: {experiment['verdict']}")
     console.print(f"Champion     {report['champion']}")
-    console.print(f"Export       {report['export']}")
+    console.print(f"Export       {report['export'] or 'none: a classifier has no weights to merge'}")
     if report.get("summary"):  # loops of older versions have none
         console.print(f"\n{report['summary']}\n", highlight=False)

@@ -19,8 +19,8 @@ from django.urls import get_resolver, reverse
 from tests.architecture.api_calls import World, build
 from tests.architecture.test_api_matrix import Refusal, refusal_faults, state_of_everything, undone
 from tools.factories import InvitationFactory, JobFactory, MembershipFactory, RehearsalFactory, WorkspaceFactory
-from training.loops.pipeline.plan import PipelinePlan, Prepared
 from training.loops.best import KIND as BEST
+from training.loops.pipeline.plan import PipelinePlan, Prepared
 from training.loops.pipeline.services import KIND
 from training.loops.pipeline.stored import StoredPipeline
 from training.models import DatasetKind

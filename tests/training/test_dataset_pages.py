@@ -233,7 +233,7 @@ def test_the_page_of_a_dataset_in_the_making_says_what_comes_of_it(
     made = {"name": "n", "agent": agent.slug, **payload}
     job = JobFactory(workspace=workspace, kind="training.freeze_dataset", payload=made)
     text = page_client(admin).get(at("dataset-making", workspace, job.id)).content.decode()
-    ends = ("This page opens the dataset", "A run then starts", "One run makes", "Two runs make")
+    ends = ("This page opens the dataset", "Several kinds of policy", "One run makes", "Two runs make")
     assert says in text and sum(end in text for end in ends) == 1
 
 

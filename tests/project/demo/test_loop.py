@@ -18,8 +18,11 @@ from project.demo.passages import Passage, World
 from tests.training.engine.engine_world import OPTIONS, labelled
 from tests.work import work_until_over
 from tools.model_server import running_model_server
+from training.loops import agent_loop
+from training.loops.agent_loop import SEED_LABELS
 from training.loops.person import Person
-from training.models import ExportJob
+from training.models import ExportJob, TrainingRun
+from training.runs.candidates import Candidates, PolicyKind
 from training.runs.defaults import recipes
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -55,13 +58,21 @@ def test_the_loop_goes_round_and_holds_its_promises(world, workspace):
     job = work_until_over(enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}, dedupe_key="demo"))
     assert job.state == JobState.SUCCEEDED, job.error
     report = job.result
-    # Trained, measured on what nobody trained on, tried, promoted, exported.
+    # Trained, measured on what nobody trained on, tried, promoted; exported where that is weights to merge.
     assert report["heldout_rows"] == 300
     assert report["differences"]["accuracy"]["low"] > 0
     assert report["gate_passed"] and report["better"]
     assert "is now the champion" in report["summary"]
     assert report["champion"] == report["trained"] == str(get_champion(Agent.objects.get().registered_model))
-    assert ExportJob.objects.get().artifact.digest == report["export"]
+    export = ExportJob.objects.first()
+    assert report["export"] == (export.artifact.digest if export is not None else None)
+    assert (export is None) == (report["kind"] == "words")
+    # Both kinds learnt the labels and the log, and the better one decided.
+    assert [one["kind"] for one in report["candidates"]] == ["words", "language_model"]
+    assert TrainingRun.objects.count() == 4 and report["scores"]["base"]["accuracy"]["mean"] >= max(
+        run.evaluation.scores["trained"]["accuracy"]["mean"] - 0.005
+        for run in TrainingRun.objects.filter(dataset__name=SEED_LABELS)
+    )
     # Decisions carry what a live system knows: no answer, no topic, a propensity.
     first = Decision.objects.order_by("id").first()
     assert set(first.state) == {"text"} and 0 < first.propensity <= 1
@@ -85,6 +96,8 @@ def test_a_model_that_is_not_shown_to_be_better_meets_no_traffic(world, workspac
     standing_still = {"optimiser": {"learning_rate": 1e-9, "epochs": 1}}
     taught = recipes.for_tiny()
     settings.DEMO_DECISIONS = 200
+    alone = {PolicyKind.LANGUAGE_MODEL}
+    monkeypatch.setattr(agent_loop, "find_candidates", lambda _, plan, **__: Candidates(dict.fromkeys(alone, plan)))
     monkeypatch.setattr(recipes, "for_tiny", lambda *_, **told: standing_still if "epochs" in told else taught)
     job = work_until_over(enqueue_job(kind=loop.KIND, workspace=workspace, payload={"seed": SEED}))
     assert job.state == JobState.SUCCEEDED, job.error

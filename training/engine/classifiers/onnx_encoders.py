@@ -82,7 +82,7 @@ def convert(encoder: Encoder) -> OnnxEncoder:
         encoder.size,
         encoder.parameters,
     )
-    apart = float(np.abs(converted.embed(COMPARED) - encoder.embed(COMPARED)).max())
-    if not apart <= MOST_APART:  # true for NaN as well
-        raise Refused(f"its vectors differ by {apart:.2g} in onnxruntime")
+    difference = float(np.abs(converted.embed(COMPARED) - encoder.embed(COMPARED)).max())
+    if not difference <= MOST_APART:  # true for NaN as well
+        raise Refused(f"its vectors differ by {difference:.2g} in onnxruntime")
     return converted

@@ -74,7 +74,7 @@ def compare_classifier(attempt: Attempt, data: RunData, classifier: Classifier, 
     ]
     every = tuple(decide("a"))
     probes = asked or [(text, every, None) for text in (*HARD_TEXTS, *find_ordinary_texts())]
-    equal, kl, apart = 0, list[float](), 0.0
+    equal, kl, difference = 0, list[float](), 0.0
     scored = list[tuple[bool, float, bool, float]]()
     for done, (text, options, right) in enumerate(probes):
         attempt.stop.check(done)
@@ -85,11 +85,11 @@ def compare_classifier(attempt: Attempt, data: RunData, classifier: Classifier, 
         q = np.array([by_option[option] for option in options])
         q /= q.sum()
         equal += int(p.argmax() == q.argmax())
-        apart = max(apart, float(np.abs(p - q).max()))
+        difference = max(difference, float(np.abs(p - q).max()))
         kl.append(max(0.0, float((p * (np.log(p.clip(1e-30)) - np.log(q.clip(1e-30)))).sum())))
         if right is not None:
             scored.append((bool(p.argmax() == right), p[right], bool(q.argmax() == right), q[right]))
-    finite = bool(np.isfinite([*kl, apart]).all())
+    finite = bool(np.isfinite([*kl, difference]).all())
     version, export = _scores(scored)
     parity = Parity(
         runtime=import_module(WRITERS[plan.format]).name_runtime(),
@@ -106,13 +106,13 @@ def compare_classifier(attempt: Attempt, data: RunData, classifier: Classifier, 
         version=version,
         export=export,
     )
-    return parity.model_copy(update={"refusals": list(_find_refusals(parity, apart))})
+    return parity.model_copy(update={"refusals": list(_find_refusals(parity, difference))})
 
 
-def _find_refusals(parity: Parity, apart: float) -> Iterator[str]:
+def _find_refusals(parity: Parity, difference: float) -> Iterator[str]:
     yield from find_refusals(parity)
-    if apart > MOST_APART:
-        yield f"a probability is {apart:.2g} from the version's, and at most {MOST_APART:g} is allowed"
+    if difference > MOST_APART:
+        yield f"a probability is {difference:.2g} from the version's, and at most {MOST_APART:g} is allowed"
 
 
 def _scores(scored: list[tuple[bool, float, bool, float]]) -> tuple[ParityScore | None, ParityScore | None]:
