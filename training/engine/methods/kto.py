@@ -8,9 +8,13 @@ For a logged action a that was right or wrong, with z₀ the divergence that the
 
 Divided by β, where the paper does not, the loss has the same slope for every β while π is near the start, and so the
 same weight against the loss of texts (training.engine.updates.answers). The scorer has π and π_start of all options, so
-both are exact where the paper samples them. The classes weigh equally, λ = n / (2 n_class), so that no row is lost;
-with `balance: downsample` the larger class loses rows instead, drawn by the seed, and λ is 1. Right is what `right`, or
-the reward where no row has that, puts at `right_from` or above.
+both are exact where the paper samples them. The wrong rows together weigh w = `undesirable_weight` times as much as the
+right ones, whatever their numbers, and the mean weight is 1, so that no row is lost:
+
+    λ = n / ((1 + w) n_right) of right rows        λ = w n / ((1 + w) n_wrong) of wrong ones
+
+With `balance: downsample` the larger class also loses rows, drawn by the seed. Right is what `right`, or the reward
+where no row has that, puts at `right_from` or above.
 """
 
 from __future__ import annotations
@@ -31,10 +35,11 @@ from training.engine.scoring.rows import divergence
 from training.engine.updates.fit import Metrics
 
 
-def class_weights(right: Tensor) -> Tensor:
-    """(n,) of bool, both classes in it → (n,): each class weighs a half, all of them n."""
-    share = right.float().mean()
-    return torch.where(right, 0.5 / share, 0.5 / (1 - share))
+def class_weights(right: Tensor, undesirable: float) -> Tensor:
+    """(n,) of bool, both classes in it → (n,) weights, whose mean is 1. The wrong rows together weigh `undesirable`
+    times as much as the right ones."""
+    share, of_right = right.float().mean(), 1 / (1 + undesirable)
+    return torch.where(right, of_right / share, (1 - of_right) / (1 - share))
 
 
 def kto_loss(log_ratio: Tensor, usual: Tensor, right: Tensor, weight: Tensor, beta: float) -> Tensor:
@@ -62,7 +67,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     start = decisions.score()
     values = torch.tensor([value for _, value in told] + [1.0] * len(data.replay), device=attempt.device)
     right = values >= settings.right_from
-    weights = class_weights(right)
+    weights = class_weights(right, settings.undesirable_weight)
     usual_log_p = start.gather(1, decisions.actions[:, None])[:, 0]
 
     def loss_of(batch: list[int], scores: Scores) -> Metrics:

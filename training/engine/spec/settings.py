@@ -128,20 +128,26 @@ class RewardWeighted(Strict):
 class Kto(Strict):
     """What was right against what was wrong, by their distance from the starting policy.
 
-    `undesirable_weight` is that of wrong texts against right ones: under a heavy one, small models unlearn more than
-    they learn.
+    `undesirable_weight` is that of all wrong actions or texts together against all right ones. A wrong one says of one
+    option that it is not right, a right one which it is; under a heavy weight, small models unlearn more than they
+    learn.
     """
 
     beta: float = Field(default=0.1, gt=0, le=10)
     balance: Literal["weights", "downsample"] = Field(
         default="weights",
-        description="for choices: weight both classes equally, or draw as many rows of the larger class as the smaller "
-        "has; for texts always the latter",
+        description="for choices: weight the classes whatever their numbers, or draw as many rows of the larger class "
+        "as the smaller has; for texts always the latter",
     )
     right_from: float = Field(
         default=RIGHT_FROM, gt=0, le=1, description="smallest reward of a right decision, in [0, 1]"
     )
-    undesirable_weight: float = Field(default=0.1, ge=0, le=10)
+    undesirable_weight: float = Field(
+        default=0.1,
+        ge=0,
+        le=10,
+        description="weight of all wrong actions or texts together, where all right ones together weigh 1",
+    )
 
 
 class Dpo(Strict):
