@@ -5,6 +5,7 @@ For a logged action a that was right or wrong, with z₀ the divergence that the
 
     h = log π(a | x) − log π_start(a | x)        z₀ = KL(π ‖ π_start), mean over the batch, without gradient
     loss = 1/βn Σ_i λ_i (1 − σ(β (h_i − z₀)))  of right actions,        λ_i (1 − σ(β (z₀ − h_i)))  of wrong ones
+           + κ KL(π ‖ π_start)
 
 Divided by β, where the paper does not, the loss has the same slope for every β while π is near the start, and so the
 same weight against the loss of texts (training.engine.updates.answers). The scorer has π and π_start of all options, so
@@ -12,6 +13,9 @@ both are exact where the paper samples them. The wrong rows together weigh w = `
 right ones, whatever their numbers, and the mean weight is 1, so that no row is lost:
 
     λ = n / ((1 + w) n_right) of right rows        λ = w n / ((1 + w) n_wrong) of wrong ones
+
+The last term, which the paper has not, holds π near the start on the options that a decision says nothing of: z₀ has no
+gradient, and with small logs and many options π would unlearn more than it learns. κ is `kl`.
 
 With `balance: downsample` the larger class also loses rows, drawn by the seed. Right is what `right`, or the reward
 where no row has that, puts at `right_from` or above.
@@ -72,8 +76,9 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
 
     def loss_of(batch: list[int], scores: Scores) -> Metrics:
         log_ratio = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0] - usual_log_p[batch]
-        kl = divergence(scores.log_p, start[batch]).mean().detach()
-        return {"loss": kto_loss(log_ratio, kl, right[batch], weights[batch], settings.beta), "kl": kl}
+        kl = divergence(scores.log_p, start[batch]).mean()
+        loss = kto_loss(log_ratio, kl.detach(), right[batch], weights[batch], settings.beta)
+        return {"loss": loss + settings.kl * kl, "kl": kl}
 
     outcome = decisions.learn(loss_of, "learning from right and wrong")
     return outcome.also(right_share=float(right.float().mean()))
