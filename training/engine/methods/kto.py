@@ -15,7 +15,8 @@ right ones, whatever their numbers, and the mean weight is 1, so that no row is 
     λ = n / ((1 + w) n_right) of right rows        λ = w n / ((1 + w) n_wrong) of wrong ones
 
 The last term, which the paper has not, holds π near the start on the options that a decision says nothing of: z₀ has no
-gradient, and with small logs and many options π would unlearn more than it learns. κ is `kl`.
+gradient, and with small logs and many options π would unlearn more than it learns. κ is `kl`. What is reported as the
+loss is less that of h = 0 at the same z₀, plus 1/2β, so that it falls as π learns.
 
 With `balance: downsample` the larger class also loses rows, drawn by the seed. Right is what `right`, or the reward
 where no row has that, puts at `right_from` or above.
@@ -77,7 +78,9 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     def loss_of(batch: list[int], scores: Scores) -> Metrics:
         log_ratio = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0] - usual_log_p[batch]
         kl = divergence(scores.log_p, start[batch]).mean()
-        loss = kto_loss(log_ratio, kl.detach(), right[batch], weights[batch], settings.beta)
+        of_rows = kl.detach(), right[batch], weights[batch], settings.beta
+        # Without what z₀ alone changes, which says nothing of what was learnt and has no gradient.
+        loss = kto_loss(log_ratio, *of_rows) - kto_loss(torch.zeros_like(log_ratio), *of_rows) + 0.5 / settings.beta
         return {"loss": loss + settings.kl * kl, "kl": kl}
 
     outcome = decisions.learn(loss_of, "learning from right and wrong")

@@ -199,7 +199,7 @@ _TABLE = (
         },
         "kto",
         entries={RowKind.TEXT: "training.engine.text.kto:train"},
-        weak="with many options, where one wrong action says little",
+        weak=FEW_FOR_MANY,
     ),
     Method(
         "dpo",

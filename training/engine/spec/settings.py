@@ -156,7 +156,7 @@ class Kto(Strict):
         le=10,
         description="weight of all wrong actions or texts together, where all right ones together weigh 1",
     )
-    kl: float = Field(default=0.5, ge=0, description="for choices: weight of the exact KL to the starting policy")
+    kl: float = Field(default=LOG_KL, ge=0, description="for choices: weight of the exact KL to the starting policy")
 
 
 class Dpo(Strict):
