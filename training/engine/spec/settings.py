@@ -126,9 +126,9 @@ class RewardWeighted(Strict):
     """Log-likelihood of logged actions weighted by reward / propensity, the weight capped; of steps of episodes by what
     the episode earned."""
 
-    weight_cap: float = Field(default=10.0, ge=1, description="for logged actions and texts")
+    weight_cap: float = Field(default=3.0, ge=1, description="for logged actions and texts")
     kl: float = Field(
-        default=LOG_KL, ge=0, description="for logged actions: weight of the exact KL to the starting policy"
+        default=0.5, ge=0, description="for logged actions: weight of the exact KL to the starting policy"
     )
     episodes: int = Field(default=8, ge=1, le=256, description="for tasks: episodes per task, by the starting weights")
 
