@@ -1,15 +1,16 @@
-"""Every training method from one base, on two worlds of real texts: what each learns, and at what cost.
+"""Every training method from one base, on three worlds of real texts: what each learns, and at what cost.
 
-    python -m benchmarks.methods [--data DIR] [--worlds domains,filer] [--methods posterior,…] [--quick]
+    python -m benchmarks.methods [--data DIR] [--worlds domains,…] [--methods posterior,…] [--quick]
 
 *domains*: CLINC150's queries are filed into ten domains. *filer*: the same queries get a status, a swimlane and a
-priority by a fixed rule; the action is one of the 48 objects in canonical JSON. For each of three seeds (one smaller
-with --quick) a tiny base learns from 500 labelled queries and decides on 2,000 others. A person, wrong in 5 %, says
-whether each action was right, and stays silent in 15 %. Logged methods learn from that log, `grpo` from as many
-decisions of a quarter of the prompts; `dpo` from corrections of the log's wrong actions, `sft` from 500 further labels.
-`grpo` and `ppo` also learn from fresh decisions on all prompts. None replays the base's labels. Held-out queries are
-clustered by intent. Prints a row per world and method and one JSON object as the last line; exits 1 unless the paired
-difference in accuracy lies above 0 with its whole interval, in every seed.
+priority by a fixed rule; the action is one of the 48 objects in canonical JSON. *intents*: the queries of five domains
+are filed into their 75 intents. For each of three seeds (one smaller with --quick) a tiny base learns from 500 labelled
+queries and decides on 2,000 others. A person, wrong in 5 %, says whether each action was right, and stays silent in
+15 %. Logged methods learn from that log, those *of texts* from the same decisions as texts that were written, `grpo`
+from as many decisions of a quarter of the prompts; `dpo` from corrections of the log's wrong actions, `sft` from 500
+further labels. `grpo` and `ppo` also learn from fresh decisions on all prompts. None replays the base's labels.
+Held-out queries are clustered by intent. Prints a row per world and method and one JSON object as the last line; exits
+1 unless the paired difference in accuracy lies above 0 with its whole interval, in every seed.
 """
 
 from __future__ import annotations
@@ -80,18 +81,26 @@ def file_note(text: str, domain: str) -> str:
     return canonical({"status": status, "swimlane": swimlane, "priority": priority})
 
 
+HALF = frozenset({"banking", "home", "work", "travel", "kitchen_and_dining"})
+"""Domains whose intents are told apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    options: Sequence[str]
-    answer: Callable[[str, str], str]
-    """(text, domain) → the right option"""
+    """`answer`: query → the right option. `domains`: those whose queries it has. `options`: None for all answers."""
+
+    answer: Callable[[Query], str]
+    domains: frozenset[str] = frozenset(FULL)
+    options: Sequence[str] | None = None
 
 
 WORLDS = {
-    "domains": World(sorted(FULL), lambda _text, domain: domain),
+    "domains": World(lambda query: query.domain),
     "filer": World(
-        [canonical(dict(zip(FIELDS, values, strict=True))) for values in itertools.product(*FIELDS.values())], file_note
+        lambda query: file_note(query.text, query.domain),
+        options=[canonical(dict(zip(FIELDS, values, strict=True))) for values in itertools.product(*FIELDS.values())],
     ),
+    "intents": World(lambda query: query.intent, HALF),
 }
 
 
@@ -104,6 +113,8 @@ RECIPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "reward_weighted": ("log", LOGS),
     "all_action": ("log", LOGS),
     "kto": ("log", LOGS),
+    "kto, of texts": ("texts", LOGS),
+    "reward_weighted, of texts": ("texts", LOGS),
     "ppo, logged": ("log", LOGS),
     "grpo, logged": ("groups", LOGS),
     "dpo": ("pairs", {"optimiser": {"learning_rate": 1e-3, "epochs": 6}}),
@@ -118,6 +129,7 @@ KINDS = {
     "log": "logged",
     "outside": "logged",
     "groups": "logged",
+    "texts": "text",
     "pairs": "preferences",
     "outside pairs": "preferences",
     "labels": "labelled",
@@ -137,6 +149,12 @@ def decide(rows: Rows, probabilities: Sequence[Sequence[float]], rng: random.Ran
         told = {"action": action, "propensity": min(acting[place], 1.0), "reward": reward}
         decided.append({name: row[name] for name in ("id", "prompt", "options")} | told)
     return decided
+
+
+def as_texts(log: Rows) -> Rows:
+    """The judged decisions, as texts that the policy wrote."""
+    judged = [row for row in log if row["reward"] is not None]
+    return [{"completion": row["action"], **{name: row[name] for name in ("id", "prompt", "reward")}} for row in judged]
 
 
 def correct(rows: Rows, log: Rows, rng: random.Random) -> Rows:
@@ -160,10 +178,12 @@ class Bench:
 
     def __init__(self, runs: Runs, world: World, queries: Sequence[Query], seed: int, sizes: Sizes):
         self.runs, self.sizes = runs, sizes
-        taken = random.Random(seed).sample(queries, 2 * sizes.labels + sizes.decisions + sizes.held_out)
+        known = [query for query in queries if query.domain in world.domains]
+        options = world.options or sorted({world.answer(query) for query in known})
+        taken = random.Random(seed).sample(known, 2 * sizes.labels + sizes.decisions + sizes.held_out)
         rows: Rows = [
-            {"id": str(n), "prompt": text, "options": world.options, "answer": world.answer(text, domain), "group": of}
-            for n, (text, of, domain) in enumerate(taken)
+            {"id": str(n), "prompt": one.text, "options": options, "answer": world.answer(one), "group": one.intent}
+            for n, one in enumerate(taken)
         ]
         ends = itertools.accumulate((0, sizes.labels, sizes.labels, sizes.decisions, sizes.held_out))
         taught, labels, stream, self.held_out = (rows[a:b] for a, b in itertools.pairwise(ends))
@@ -178,6 +198,7 @@ class Bench:
         self.rows = {
             "log": decided,
             "groups": [one for _ in range(DRAWS) for one in decide(stream[:some], thought[:some], rng)],
+            "texts": as_texts(decided),
             "pairs": correct(stream, decided, rng),
             "labels": labels,
             "prompts": stream,

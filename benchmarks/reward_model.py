@@ -86,7 +86,7 @@ def measure(report: Report, world: str, seed: int, bench: Bench, kind: str, rows
 
 def main() -> int:
     parser = make_parser(__doc__, quick="one seed, fewer rows and a smaller model")
-    parser.add_argument("--worlds", default=",".join(WORLDS), help="which worlds, with commas")
+    parser.add_argument("--worlds", default="domains,filer", help="which worlds, with commas")
     options = parse(parser, "clinc150")
     queries, sizes = read_queries(options.data), QUICK if options.quick else WHOLE
     report = Report("reward_model")

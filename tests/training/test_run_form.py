@@ -186,6 +186,24 @@ def test_the_form_says_which_methods_the_data_suits_and_why_not_the_others(
     assert not any(leaves_out[labelled].values())
 
 
+def test_wrong_rows_weigh_what_the_form_says_where_the_method_knows_of_them(
+    agent: Any, given: dict[str, Any], admin: Any, path: str, page_client: Any
+) -> None:
+    """And methods that are weak on logs are offered after the others."""
+    base = ModelVersionFactory(registered_model=agent.registered_model)
+    logged = DatasetSnapshotFactory(agent=agent, kind="logged", reward_spec=RewardSpecFactory(agent=agent))
+    client = page_client(admin)
+    suited = [one.method for one in client.get(f"{path}?dataset={logged.id}").context["suited"] if not one.why_not]
+    assert [method.name for method in suited if "logged" in method.offered_last_for] == [suited[-1].name] == ["grpo"]
+    for method in ("kto", "posterior"):
+        asked = {"method": method, "dataset": str(logged.id), "base": str(base.id), "undesirable_weight": "0.3"}
+        assert client.post(path, given | asked).status_code == 302
+    of_kto, of_posterior = TrainingRun.objects.order_by("id")
+    assert of_kto.spec["kto"] == {"undesirable_weight": 0.3} and "kto" not in of_posterior.spec
+    refused = client.post(path, given | asked | {"method": "kto", "undesirable_weight": "11"})
+    assert refused.status_code == 400 and "undesirable_weight" in refused.context["form"].errors
+
+
 @pytest.mark.parametrize("kind", ["labelled", "text"])
 def test_what_was_held_out_of_the_data_is_what_its_run_is_measured_on(
     kind: str, agent: Any, labelled: Any, admin: Any, path: str, page_client: Any

@@ -18,7 +18,7 @@ from django.db.models import Q
 from decisions.models import Agent
 from models_registry.models import ArtifactKind, ModelVersion
 from training.engine.spec.methods import TRAINING, Need, RowKind
-from training.engine.spec.settings import Lora, Online, Optimiser
+from training.engine.spec.settings import Kto, Lora, Online, Optimiser
 from training.models import DatasetSnapshot, TrainingRun
 from training.pages.judge_fields import JUDGE_PATHS, JudgeFields, MarkedSelect
 from training.runs.base_models import TINY, WORDS, hub_ids, is_allowed_base, list_folders
@@ -32,7 +32,7 @@ WHOLE_BASES = (ArtifactKind.MODEL, ArtifactKind.CLASSIFIER, ArtifactKind.ENCODER
 """Kinds of weights that a run can begin with by themselves."""
 DATASETS, VERSIONS = 200, 200
 """The newest so many can be chosen on the page; the API takes any."""
-_optimiser, _online, _lora = Optimiser(), Online(), Lora()
+_optimiser, _online, _lora, _kto = Optimiser(), Online(), Lora(), Kto()
 # Where the form's fields stand in the engine's spec.
 PATHS: Mapping[str, tuple[str, ...]] = {
     "learning_rate": ("optimiser", "learning_rate"),
@@ -43,13 +43,15 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "group": ("online", "group"),
     "credit": ("online", "credit"),
     "gamma": ("online", "gamma"),
+    "undesirable_weight": ("kto", "undesirable_weight"),
     "seed": ("seed",),
     "lora_r": ("lora", "r"),
     "lora_targets": ("lora", "targets"),
     "lora_dropout": ("lora", "dropout"),
     **JUDGE_PATHS,
 }
-OF_ONLINE = ("curriculum", "group", "credit", "gamma")
+OF_METHODS = {**dict.fromkeys(("curriculum", "group", "credit", "gamma"), "online"), "undesirable_weight": "kto"}
+"""Fields that only methods with these settings of the spec have."""
 
 
 def _online_methods() -> str:
@@ -116,6 +118,12 @@ class RunForm(JudgeFields):
         label="Discount",
         required=False,
         help_text=f"0 to 1. For tasks, a value below 1 favours short episodes. Default: {_online.gamma:g}.",
+    )
+    undesirable_weight = forms.FloatField(
+        label="Weight of wrong rows",
+        required=False,
+        help_text="For kto: the weight of all wrong rows together, where all right ones together weigh 1. Default: "
+        f"{_kto.undesirable_weight:g}.",
     )
     lora_r = forms.IntegerField(
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
@@ -209,7 +217,8 @@ class RunForm(JudgeFields):
             return None
         told: dict[str, Any] = dict(given.get("more", {}))
         for name, path in PATHS.items():
-            if given.get(name) is None or (name in OF_ONLINE and TRAINING[given["method"]].settings != "online"):
+            of_method = TRAINING[given["method"]].settings
+            if given.get(name) is None or OF_METHODS.get(name, of_method) != of_method:
                 continue  # the page does not show them for other methods
             if name in JUDGE_PATHS and not given.get("judge"):
                 continue

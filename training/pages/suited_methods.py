@@ -27,13 +27,14 @@ class Suited:
 
 
 def suit_methods(dataset: DatasetSnapshot) -> list[Suited]:
-    """Every method, those that suit the dataset first."""
+    """Every method, those that suit the dataset first; of these, those that are weak on such rows last."""
     unjudged = int(dataset.statistics.get("unjudged", 0))
     found = [
         Suited(method, find_hindrance(method, dataset), 0 if method.learns_unjudged else unjudged)
         for method in TRAINING.values()
     ]
-    return sorted(found, key=lambda one: one.why_not != "")
+    kind = dataset.row_kind
+    return sorted(found, key=lambda one: (one.why_not != "", kind in one.method.offered_last_for))
 
 
 def find_hindrance(method: Method, dataset: DatasetSnapshot) -> str:

@@ -111,11 +111,19 @@ def test_kto_values_actions_by_their_distance_from_what_is_usual(
     assert loss.item() == pytest.approx(expected / 0.5)
 
 
-def test_right_and_wrong_weigh_equally() -> None:
-    weights = class_weights(torch.tensor([True, False, False, False]))
-    assert weights.tolist() == pytest.approx([2.0, 2 / 3, 2 / 3, 2 / 3])
-    loss = kto_loss(torch.zeros(4), torch.tensor(0.0), torch.tensor([True, False, False, False]), weights, 0.1)
-    assert loss.item() == pytest.approx(0.5 / 0.1)
+@pytest.mark.parametrize(
+    ("undesirable", "expected"),
+    [
+        (1.0, [2.0, 2 / 3, 2 / 3, 2 / 3]),
+        (0.1, [4 / 1.1, 0.4 / 3.3, 0.4 / 3.3, 0.4 / 3.3]),
+        (0.0, [4.0, 0.0, 0.0, 0.0]),
+    ],
+)
+def test_wrong_rows_together_weigh_a_share_of_the_right_ones(undesirable: float, expected: list[float]) -> None:
+    right = torch.tensor([True, False, False, False])
+    weights = class_weights(right, undesirable)
+    assert weights.tolist() == pytest.approx(expected)
+    assert kto_loss(torch.zeros(4), torch.tensor(0.0), right, weights, 0.1).item() == pytest.approx(0.5 / 0.1)
 
 
 def test_the_larger_class_may_lose_rows_instead() -> None:

@@ -69,7 +69,7 @@ class Learner:
         self.model: nn.Module = loaded.model
         self.scorer = ActionScorer(loaded.tokenizer, spec.max_prompt_tokens, attempt.device)
         self.score, self.judge = score_by(attempt, self.model, self.scorer), open_judge(spec.judge)
-        self.start = starting_policy(loaded, fresh=spec.base.adapter is None) if self.settings.kl else None
+        self.start = starting_policy(loaded, fresh=spec.base.adapter is None) if self.settings.kl_of_fresh else None
         self.order = TaskOrder(attempt, tasks, self._probe() if self.settings.curriculum is not None else {})
         self.updates = Updates(
             trainable_parameters(self.model), spec.optimiser, self.settings.steps, attempt.precision_of(self.model)
@@ -160,7 +160,7 @@ class Learner:
                 text = text_share(self.model, self.scorer, prompts, options, places.tolist(), part, whole)
         surrogate = clipped_surrogate(log_p.gather(1, places[:, None])[:, 0], old, weights, self.settings.clip)
         kl = self._kl(log_p, prompts, options)
-        loss = share * (surrogate + self.settings.kl * kl) + weight * text
+        loss = share * (surrogate + self.settings.kl_of_fresh * kl) + weight * text
         told = {"loss": loss.detach(), "kl": share * kl.detach()}
         return loss, told if weight == 0 else told | {"text_loss": text.detach()}
 

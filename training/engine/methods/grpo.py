@@ -60,7 +60,7 @@ def learn_from_log(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
     def loss_of(batch: list[int], scores: Scores) -> Metrics:
         taken = scores.log_p.gather(1, decisions.actions[batch, None])[:, 0]
         kl = divergence(scores.log_p, start[batch]).mean()
-        loss = clipped_surrogate(taken, old[batch], advantage[batch], settings.clip) + settings.kl * kl
+        loss = clipped_surrogate(taken, old[batch], advantage[batch], settings.clip) + settings.kl_of_log * kl
         return {"loss": loss, "kl": kl}
 
     return decisions.learn(loss_of, "learning from groups of decisions (GRPO)")
@@ -92,7 +92,7 @@ def act_and_learn(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
             taken = log_p.gather(1, trajectories.actions)
             kl = visits.start.kl(rows, log_p)
             surrogate = clipped_surrogate(taken, trajectories.log_p, advantage, settings.clip)
-            loss = share * (surrogate + settings.kl * kl)
+            loss = share * (surrogate + settings.kl_of_fresh * kl)
             text = actor.text_share(rows, trajectories.actions[:, 0].tolist(), part, len(batch))
             return loss + spec.weight_of_text * text, {
                 "loss": loss.detach(),

@@ -17,7 +17,7 @@ from training.engine.data.reading import Batches, drop_tokens
 from training.engine.models.actions import ActionScorer, Scores, draw_options
 from training.engine.models.loading import Loaded, trainable_parameters
 from training.engine.rows.types import Labelled, Logged, as_decision, prompts_of
-from training.engine.scoring.rows import score_rows
+from training.engine.scoring.rows import divergence, score_rows
 from training.engine.updates.accumulate import Accumulation
 from training.engine.updates.answers import text_share
 from training.engine.updates.fit import Metrics, Updates, fit
@@ -105,12 +105,17 @@ class Decisions:
         self.model.eval()
         return Outcome(total, len(self.rows), metrics)
 
-    def imitate(self, weights: Tensor, message: str) -> Outcome:
-        """Learns from − 1/n Σ_i w_i log π(a_i | x_i) / mean(w). `weights` (n,), 0 or more, on the device."""
-        weights = weights / weights.mean()
+    def imitate(self, weights: Tensor, message: str, *, kl: float = 0.0) -> Outcome:
+        """Learns from − 1/n Σ_i w_i log π(a_i | x_i) / mean(w) + κ KL(π ‖ π_start), κ = `kl`. `weights` (n,), 0 or
+        more, on the device."""
+        weights, start = weights / weights.mean(), self.score() if kl else None
 
         def loss_of(batch: list[int], scores: Scores) -> Metrics:
             taken = scores.log_p.gather(1, self.actions[batch, None])[:, 0]
-            return {"loss": -(weights[batch] * taken).mean()}
+            loss = -(weights[batch] * taken).mean()
+            if start is None:
+                return {"loss": loss}
+            distance = divergence(scores.log_p, start[batch]).mean()
+            return {"loss": loss + kl * distance, "kl": distance}
 
         return self.learn(loss_of, message)

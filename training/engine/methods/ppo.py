@@ -106,7 +106,7 @@ def learn_from_log(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         surrogate = clipped_surrogate(taken, old[batch], advantage, settings.clip)
         kl = divergence(scores.log_p, start[batch]).mean()
         value_loss = nn.functional.mse_loss(values, rewards[batch])
-        return {"loss": surrogate + settings.kl * kl + 0.5 * value_loss, "kl": kl, "value_loss": value_loss}
+        return {"loss": surrogate + settings.kl_of_log * kl + 0.5 * value_loss, "kl": kl, "value_loss": value_loss}
 
     return decisions.learn(loss_of, "learning from logged decisions (PPO)", head=value.named())
 
@@ -182,7 +182,7 @@ def act_and_learn(
                     kl = visits.start.kl(rows, new.log_p)
                     expected = value(new.hidden.detach())[:, None].expand(-1, draws)
                     value_loss = nn.functional.mse_loss(expected, returns[at])
-                    loss = surrogate + settings.kl * kl + 0.5 * value_loss
+                    loss = surrogate + settings.kl_of_fresh * kl + 0.5 * value_loss
                     means = {"loss": loss, "kl": kl, "value_loss": value_loss}
                     shares = {name: mean * len(part) / len(places) for name, mean in means.items()}
                     text = actor.text_share(rows, trajectories.actions[at, 0].tolist(), part, len(places))

@@ -1,11 +1,12 @@
 """Reward-weighted likelihood of what was tried. Method `reward_weighted`.
 
-    loss = − 1/n Σ_i w_i log π(a_i | x_i) / mean(w),      w_i = min(r_i / propensity_i, cap)
+    loss = − 1/n Σ_i w_i log π(a_i | x_i) / mean(w) + β KL(π ‖ π_start),      w_i = min(r_i / propensity_i, cap)
 
 An importance-weighted form of reward-weighted regression (Peters and Schaal 2007): actions that the logging policy
-seldom took count for the times it did not take them. The cap trades variance for bias (Ionides 2008). Rows with
-reward 0 teach nothing and are left out; labelled rows of `data.replay` count as reward 1, propensity 1. Items of
-rankings are learnt from together (training.engine.methods.reward_weighted_rankings).
+seldom took count for the times it did not take them. The cap trades variance for bias (Ionides 2008); the
+divergence, exact over all options, keeps π near the start where the log says nothing. Rows with reward 0 teach nothing
+and are left out; labelled rows of `data.replay` count as reward 1, propensity 1. Items of rankings are learnt from
+together (training.engine.methods.reward_weighted_rankings).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def train(attempt: Attempt, loaded: Loaded, data: RunData) -> Outcome:
         raise ValueError("no logged row has a reward above 0 to imitate")
     decisions = Decisions(attempt, loaded, rewarded, data.replay)
     importance = [(row.reward or 0.0) / (row.propensity or 1.0) for row in decisions.rows]
-    weights = torch.tensor(importance, device=attempt.device).clamp(max=attempt.spec.reward_weighted.weight_cap)
-    outcome = decisions.imitate(weights, "learning from rewarded actions")
+    settings = attempt.spec.reward_weighted
+    weights = torch.tensor(importance, device=attempt.device).clamp(max=settings.weight_cap)
+    outcome = decisions.imitate(weights, "learning from rewarded actions", kl=settings.kl)
     return outcome.also(effective_sample_size=float(weights.sum() ** 2 / (weights**2).sum()))

@@ -69,7 +69,7 @@ class Learner:
         self.model: nn.Module = loaded.model
         self.pad = int(loaded.tokenizer.pad_token_id)
         self.start: Callable[[], AbstractContextManager[nn.Module]] | None = None
-        if self.settings.kl:
+        if self.settings.kl_of_fresh:
             self.start = starting_policy(loaded, fresh=spec.base.adapter is None)
         self.order = TaskOrder(attempt, data.tasks, {})
         self.updates = Updates(
@@ -172,7 +172,7 @@ class Learner:
                 apart = self._log_p(model, transcripts, written)
             apart = apart - now
             kl = (weight * (apart.exp() - 1 - apart)).sum()
-        loss = -(weight * surrogate).sum() + self.settings.kl * kl
+        loss = -(weight * surrogate).sum() + self.settings.kl_of_fresh * kl
         return loss, kl, (now.detach() - old).abs().max()
 
     def _log_p(self, model: nn.Module, transcripts: Sequence[Transcript], written: Sequence[Sequence[bool]]) -> Tensor:

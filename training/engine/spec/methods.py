@@ -86,6 +86,9 @@ class Method:
     loss_falls: bool = True
     """Whether a lower loss means that more was learnt; that of a policy gradient says nothing by itself."""
     weak: str = ""
+    offered_last_for: frozenset[RowKind] = frozenset()
+    """Kinds of rows from which it was measured to make models better too seldom, or some worse (docs/results.md):
+    people are offered other methods before it."""
     learns_unjudged: bool = False
     """Whether it learns from logged rows that nobody judged, too; the others leave them out."""
 
@@ -196,7 +199,7 @@ _TABLE = (
         },
         "kto",
         entries={RowKind.TEXT: "training.engine.text.kto:train"},
-        weak="with many options, where one wrong action says little",
+        weak=FEW_FOR_MANY,
     ),
     Method(
         "dpo",
@@ -231,6 +234,7 @@ _TABLE = (
         },
         loss_falls=False,
         weak="on small logs, whose groups mostly agree",
+        offered_last_for=frozenset({RowKind.LOGGED}),
     ),
     Method(
         "ppo",

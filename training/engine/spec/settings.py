@@ -117,31 +117,46 @@ class AllAction(DirectMethod):
     kl: float = Field(default=0.01, ge=0, description="weight of the exact KL to the starting policy")
 
 
+LOG_KL = 0.2
+"""Weight of the divergence from the starting policy where a log of decisions is all that there is to learn from: a
+decision says something of one option, and little of the others (docs/results.md)."""
+
+
 class RewardWeighted(Strict):
     """Log-likelihood of logged actions weighted by reward / propensity, the weight capped; of steps of episodes by what
     the episode earned."""
 
-    weight_cap: float = Field(default=10.0, ge=1, description="for logged actions and texts")
+    weight_cap: float = Field(default=3.0, ge=1, description="for logged actions and texts")
+    kl: float = Field(
+        default=0.5, ge=0, description="for logged actions: weight of the exact KL to the starting policy"
+    )
     episodes: int = Field(default=8, ge=1, le=256, description="for tasks: episodes per task, by the starting weights")
 
 
 class Kto(Strict):
     """What was right against what was wrong, by their distance from the starting policy.
 
-    `undesirable_weight` is that of wrong texts against right ones: under a heavy one, small models unlearn more than
-    they learn.
+    `undesirable_weight` is that of all wrong actions or texts together against all right ones. A wrong one says of one
+    option that it is not right, a right one which it is; under a heavy weight, small models unlearn more than they
+    learn.
     """
 
     beta: float = Field(default=0.1, gt=0, le=10)
     balance: Literal["weights", "downsample"] = Field(
         default="weights",
-        description="for choices: weight both classes equally, or draw as many rows of the larger class as the smaller "
-        "has; for texts always the latter",
+        description="for choices: weight the classes whatever their numbers, or draw as many rows of the larger class "
+        "as the smaller has; for texts always the latter",
     )
     right_from: float = Field(
         default=RIGHT_FROM, gt=0, le=1, description="smallest reward of a right decision, in [0, 1]"
     )
-    undesirable_weight: float = Field(default=0.1, ge=0, le=10)
+    undesirable_weight: float = Field(
+        default=0.1,
+        ge=0,
+        le=10,
+        description="weight of all wrong actions or texts together, where all right ones together weigh 1",
+    )
+    kl: float = Field(default=LOG_KL, ge=0, description="for choices: weight of the exact KL to the starting policy")
 
 
 class Dpo(Strict):
@@ -200,7 +215,11 @@ class Online(Strict):
     prompts_per_step: int = Field(default=32, ge=1, le=4096)
     group: int = Field(default=8, ge=2, le=256, description="GRPO: actions drawn per prompt")
     clip: float = Field(default=0.2, gt=0, lt=1)
-    kl: float = Field(default=0.01, ge=0, description="weight of the exact KL to the starting policy")
+    kl: float | None = Field(
+        default=None,
+        ge=0,
+        description=f"weight of the exact KL to the starting policy; default: 0.01, and {LOG_KL} on logged rows",
+    )
     inner_epochs: int = Field(default=2, ge=1, le=20, description="PPO: passes over one batch of decisions")
     gamma: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
@@ -217,6 +236,14 @@ class Online(Strict):
         default=Alarms(),
         description="for tasks with held-out tasks or suites: checks that may stop the run; null: none",
     )
+
+    @property
+    def kl_of_fresh(self) -> float:
+        return 0.01 if self.kl is None else self.kl
+
+    @property
+    def kl_of_log(self) -> float:
+        return LOG_KL if self.kl is None else self.kl
 
 
 class Judge(Strict):

@@ -202,7 +202,7 @@ def _arguments(attempt: Attempt, loaded: Loaded, parts: Parts, group: int) -> di
     return common_arguments(attempt, loaded, parts) | {
         "num_generations": group,
         "epsilon": settings.clip,
-        "beta": settings.kl,
+        "beta": settings.kl_of_fresh,
     }
 
 
