@@ -178,10 +178,13 @@ def make_version(agent, kind):
     return register_version(by=system(agent.workspace), model=agent.registered_model, new=new)
 
 
-@pytest.mark.parametrize("kind", ["encoder", "classifier"])
-def test_neither_an_encoder_nor_a_classifier_is_exported(agent, kind):
+@pytest.mark.parametrize(
+    ("kind", "formats"),
+    [("encoder", ("merged", "onnx", "sklearn", "gguf")), ("classifier", ("merged", "lora", "gguf"))],
+)
+def test_what_cannot_be_an_export_of_this_kind_is_refused(agent, kind, formats):
     version = make_version(agent, kind)
-    for format in ("merged", "onnx", "gguf"):
+    for format in formats:
         with pytest.raises((NotAPolicy, InvalidInput)) as refused:
             start_export(by=system(agent.workspace), version=version, format=format)
         reasons = [refused.value.message, *(fault.reason for fault in getattr(refused.value, "faults", ()))]
