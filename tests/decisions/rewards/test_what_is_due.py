@@ -3,9 +3,10 @@
 import contextlib
 import datetime as dt
 import itertools
+from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from decisions.models import Episode, Reward, RewardDue, RewardProgress
@@ -194,3 +195,21 @@ class TestTraces:
         }
         Episode.objects.filter(id=episode.id).update(external_id=tombstone_name(episode.id))
         assert self.gather(spec, first)[first.id] is None
+
+
+@pytest.mark.django_db
+def test_what_is_due_is_read_by_its_index_before_there_are_statistics_of_it(
+    agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = current_reward_spec(agent)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO decisions_rewarddue (workspace_id, spec_id, decision_id)"
+            " SELECT %s, %s, gen_random_uuid() FROM generate_series(1, 2000)",
+            [agent.workspace_id, spec.id],
+        )
+        monkeypatch.setattr(calculate, "_TAKE", f"EXPLAIN {calculate._TAKE}")
+        plan = calculate._take(spec, calculate._START)
+        assert plan and not [line for line in plan if "Sort" in line]
+        cursor.execute("SHOW enable_sort")
+        assert cursor.fetchone() == ("on",)
