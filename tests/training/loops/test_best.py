@@ -28,7 +28,7 @@ from training.models import TrainingRun
 from training.runs.candidates import NO_ENCODER, PolicyKind, find_tagged_runs, kind_of
 from training.runs.services import RunPlan
 
-pytestmark = [pytest.mark.django_db(transaction=True)]
+emptied = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
@@ -47,6 +47,7 @@ def finish(job: Job) -> Job:
     return Job.objects.get(id=job.id)
 
 
+@emptied
 @pytest.mark.slow
 def test_every_kind_learns_the_same_rows_and_the_best_is_named(
     served: None, tmp_path: Path, settings: Any, agent: Any, by: Any, rows: tuple[Any, Any], api: Any, page_client: Any,
@@ -78,6 +79,7 @@ def test_every_kind_learns_the_same_rows_and_the_best_is_named(
     assert told["comparison"]["best"] == result["best"] and len(told["comparison"]["candidates"]) == 3
 
 
+@emptied
 @pytest.mark.slow
 def test_a_champion_that_is_a_classifier_is_compared_with_a_language_model(
     served: None, base_version: ModelVersion, agent: Any, by: Any, rows: tuple[Any, Any], capsys: Any
@@ -93,6 +95,7 @@ def test_a_champion_that_is_a_classifier_is_compared_with_a_language_model(
     assert plan.base_version == words and other is not None and other.method == "pretrain"
 
 
+@pytest.mark.django_db
 def test_nothing_starts_outside_the_limits_and_kinds_that_are_missing_say_why(
     agent: Any, by: Any, rows: tuple[Any, Any], api: Any, page_client: Any, admin: Any
 ) -> None:
@@ -121,6 +124,7 @@ def test_nothing_starts_outside_the_limits_and_kinds_that_are_missing_say_why(
     assert [run.method for run in find_tagged_runs(by.workspace, job.payload["tag"])] == ["classifier"]
 
 
+@emptied
 def test_what_takes_too_long_is_stopped_and_a_cancelled_comparison_takes_its_runs_along(
     agent: Any, by: Any, rows: tuple[Any, Any]
 ) -> None:
@@ -151,6 +155,7 @@ def _compared(agent: Any, runs_dir: Path, means: Sequence[float], *, rows: int =
     return compare_candidates(made)
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("means", "best"),
     [
