@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
+
 from models_registry.models import GateKind, GateVerdict
 from training.evaluation.paired_runs import read_hits, subtract_hits
 from training.models import TrainingRun
 from training.run_states import RunState
 from training.runs.candidates import DECISION_MILLISECONDS, PolicyKind, kind_of, order_runs
-from training.runs.shown.monitoring import price_of
 from workspaces.templatetags.show import percent, points
 
 WORTH = 0.005
@@ -44,9 +45,10 @@ class Line:
 
     @property
     def price(self) -> float | None:
-        """Of 1,000 decisions on this machine; None where nobody has said what an hour costs."""
-        seconds_of_1000 = self.milliseconds
-        return price_of(seconds_of_1000) if seconds_of_1000 is not None else None
+        """Of 1,000 decisions on this machine, which may be far below a cent; None where nobody has said what an hour
+        costs."""
+        price, seconds_of_1000 = settings.MACHINE_HOUR_PRICE, self.milliseconds
+        return float(f"{seconds_of_1000 / 3600 * price:.3g}") if seconds_of_1000 is not None and price else None
 
     def as_plain(self, *, best: bool) -> dict[str, Any]:
         """For a job's result and the API."""

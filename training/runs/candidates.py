@@ -26,6 +26,7 @@ from training.runs.services import RunPlan, prepare_run, start_run
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 from workspaces.models import Workspace
+from workspaces.templatetags.show import duration
 
 
 class PolicyKind(StrEnum):
@@ -125,8 +126,8 @@ def start_candidates(
                 continue
             if seconds is not None and estimate is not None and estimate.seconds > seconds:
                 left_out[kind] = (
-                    f"It would take about {estimate.seconds / 60:.0f} minutes, more than the {seconds / 60:.0f} that "
-                    "the comparison may take."
+                    f"It would take about {duration(estimate.seconds)}, more than the {duration(seconds)} that the "
+                    "comparison may take."
                 )
                 faults.append(FieldFault("minutes", f"{kind.says}: {left_out[kind]}".rstrip("."), "more time"))
                 continue

@@ -20,6 +20,7 @@ from tools.factories import EvaluationFactory, ModelVersionFactory
 from training.datasets.snapshots import import_labelled
 from training.errors import InvalidRun
 from training.loops.best import LATE, Limits, plan_best, start_best
+from training.loops.comparison import Line
 from training.models import DatasetSnapshot, TrainingRun
 from training.runs.candidates import PolicyKind, find_tagged_runs, kind_of
 
@@ -51,7 +52,7 @@ def test_a_refusal_names_the_limit_that_leaves_all_candidates_out(
     form = {"agent": agent.slug, "kinds": ["language_model"], "minutes": "0.001"}
     place = reverse("pages:best-new", args=[by.workspace.slug])
     shown = page_client(admin).post(place, form)
-    assert shown.status_code == 400 and "It would take about" in shown.content.decode()
+    assert shown.status_code == 400 and ", more than the 0.06 s that the" in shown.content.decode()
 
 
 def test_rows_that_one_kind_alone_learns_from_say_so_where_it_is_not_to_be_tried(
@@ -141,3 +142,9 @@ def test_a_classifier_serves_and_no_language_model_is_left(agent: Any, by: Any, 
     plan, other = plan_best(by=by, agent=agent)
     assert plan.base_version == words
     assert other is not None and other.method == "pretrain" and other.base_version is None
+
+
+def test_a_price_below_a_hundredth_of_a_cent_is_not_zero(settings: Any) -> None:
+    settings.MACHINE_HOUR_PRICE = 0.5
+    line = Line(PolicyKind.WORDS, TrainingRun(), milliseconds=0.19)
+    assert line.price == 0.0000264
