@@ -21,12 +21,13 @@ from jobs.context import JobContext
 from jobs.errors import Defer, JobCancelled, Permanent
 from jobs.models import Job
 from jobs.services import enqueue_job
-from models_registry.errors import VersionInUse
+from models_registry.errors import ArtifactRemoved, VersionInUse
 from models_registry.versions.retirement import retire_version
 from training.engine.spec.methods import METHODS
 from training.errors import InvalidRun, RunOver
 from training.loops.comparison import Comparison, compare_candidates
 from training.models import DatasetSnapshot, TrainingRun
+from training.run_states import RunState
 from training.runs.candidates import Candidates, PolicyKind, find_candidates, find_tagged_runs, start_candidates
 from training.runs.defaults.starting import Wanted, find_default_plan
 from training.runs.defaults.values import find_defaults
@@ -88,6 +89,9 @@ def start_best(
     trains a classifier. Raises InvalidRun where no candidate can start."""
     if faults := limits.find_faults():
         raise InvalidRun("The comparison cannot start within these limits.", faults=faults)
+    if plan.heldout is not None and plan.heldout in (plan.dataset, plan.replay):
+        faults = [FieldFault("heldout", "is what the candidates learn from", "other rows")]
+        raise InvalidRun("The candidates cannot be compared on the rows that they learn from.", faults=faults)
     champion = find_defaults(by.workspace, [agent])[agent.pk].base
     found = find_candidates(by.workspace, plan, other, champion)
     chosen = Candidates(
@@ -128,9 +132,10 @@ def plan_best(
     defaults = find_defaults(by.workspace, [agent])[agent.pk]
     plan = find_default_plan(by=by, agent=agent, wanted=Wanted(dataset))
     other = None
-    if METHODS[plan.method].makes_classifier and defaults.language_model is not None:
-        writing = replace(defaults, base=defaults.language_model, root=defaults.language_root)
-        other = writing.plan(plan.dataset)
+    if METHODS[plan.method].makes_classifier:
+        writer = defaults.language_model  # without one, rows that can teach a first model make it
+        root = defaults.language_root if writer is not None else settings.BASE_MODEL
+        other = replace(defaults, base=writer, root=root).plan(plan.dataset)
 
     def on_given_rows(one: RunPlan) -> RunPlan:
         return replace(one, heldout=heldout or one.heldout, replay=replay or one.replay)
@@ -173,7 +178,10 @@ def train_best(context: JobContext) -> dict[str, Any] | None:
 
 def read_comparison(runs: Sequence[TrainingRun], payload: Mapping[str, Any]) -> Comparison:
     """Compares the runs of a job, some of which may still be going on."""
-    return compare_candidates(runs, {PolicyKind(kind): reason for kind, reason in payload["left_out"].items()})
+    left_out = {PolicyKind(kind): reason for kind, reason in payload["left_out"].items()}
+    until = dt.datetime.fromisoformat(payload["until"])
+    stopped = [run.finished_at for run in runs if run.state == RunState.CANCELLED and run.finished_at is not None]
+    return replace(compare_candidates(runs, left_out), note=LATE if any(end >= until for end in stopped) else "")
 
 
 def end_with_job(job: Job) -> None:
@@ -195,7 +203,8 @@ def _say_progress(going: Sequence[TrainingRun], total: int) -> str:
 
 
 def _retire_others(by: Actor, comparison: Comparison) -> None:
+    """Only versions that were compared with the winner."""
     for line in comparison.lines:
-        if line is not comparison.winner and line.version is not None:
-            with suppress(VersionInUse):  # it serves, or another version lies over it
+        if line is not comparison.winner and line.version is not None and line.score is not None:
+            with suppress(VersionInUse, ArtifactRemoved):  # it serves, another version lies over it, or it has gone
                 retire_version(by=by, version=line.version, reason="another candidate was better for its price")

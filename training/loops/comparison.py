@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
+
 from models_registry.models import GateKind, GateVerdict
 from training.evaluation.paired_runs import read_hits, subtract_hits
 from training.models import TrainingRun
+from training.run_states import RunState
 from training.runs.candidates import DECISION_MILLISECONDS, PolicyKind, kind_of, order_runs
-from training.runs.shown.monitoring import price_of
 from workspaces.templatetags.show import percent, points
 
 WORTH = 0.005
@@ -43,9 +45,10 @@ class Line:
 
     @property
     def price(self) -> float | None:
-        """Of 1,000 decisions on this machine; None where nobody has said what an hour costs."""
-        seconds_of_1000 = self.milliseconds
-        return price_of(seconds_of_1000) if seconds_of_1000 is not None else None
+        """Of 1,000 decisions on this machine, which may be far below a cent; None where nobody has said what an hour
+        costs."""
+        price, seconds_of_1000 = settings.MACHINE_HOUR_PRICE, self.milliseconds
+        return float(f"{seconds_of_1000 / 3600 * price:.3g}") if seconds_of_1000 is not None and price else None
 
     def as_plain(self, *, best: bool) -> dict[str, Any]:
         """For a job's result and the API."""
@@ -67,12 +70,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`lines`: the winner first, then by score. `left_out`: kinds that were not tried, each with a sentence."""
+    """`lines`: the winner first, then by score. `left_out`: kinds that were not tried, each with a sentence. `note`:
+    what the result says at its end."""
 
     measure: str
     lines: Sequence[Line]
     winner: Line | None
     left_out: Mapping[PolicyKind, str] = field(default_factory=dict)
+    note: str = ""
 
     def as_plain(self) -> dict[str, Any]:
         """For a job's result and the API."""
@@ -85,20 +90,26 @@ class Comparison:
         }
 
     def say(self) -> str:
-        """The result in one or two sentences."""
+        """The result in a few sentences."""
+        return f"{self._say_result()} {self.note}".strip()
+
+    def _say_result(self) -> str:
         if self.winner is None:
-            reasons = "; ".join(f"{line.run}: {line.run.error or line.run.state}" for line in self.lines)
-            return f"No candidate has made a version. {reasons}".strip()
+            reasons = "; ".join(map(_say_failure, self.lines))
+            return f"No candidate has made a version: {reasons}." if reasons else "No candidate has made a version."
         best = self.winner
         if best.score is None:
             return f"{best.version} ({best.kind.says}) was made; without held-out rows nothing was compared."
         rows = f"{best.score['n']:,} held-out rows"
         says = f"{best.version} ({best.kind.says}) is the best for its price: {_say_score(best)} on {rows}"
         others = [line for line in self.lines if line is not best and line.score is not None]
+        failed = [_say_failure(line) for line in self.lines if line.version is None]
+        without = f" No version was made: {'; '.join(failed)}." if failed else ""
         if not others:
-            return f"{says}; nothing else was tried." if not self.left_out else f"{says}."
+            alone = "" if self.left_out or failed else "; nothing else was tried"
+            return f"{says}{alone}.{without}"
         compared = ", ".join(f"{line.kind.says} {_say_score(line)}{_say_difference(line)}" for line in others)
-        return f"{says}, against {compared}."
+        return f"{says}, against {compared}.{without}"
 
 
 def compare_candidates(runs: Sequence[TrainingRun], left_out: Mapping[PolicyKind, str] | None = None) -> Comparison:
@@ -164,6 +175,11 @@ def _pair(lines: Sequence[Line], winner: Line) -> list[Line]:
         difference = subtract_hits(hits, best) if comparable else None
         paired.append(Line(line.kind, line.run, line.score, difference, line.by_log, line.milliseconds, line.seconds))
     return paired
+
+
+def _say_failure(line: Line) -> str:
+    stopped = line.run.state == RunState.CANCELLED
+    return f"{line.kind.says} ({line.run.state if stopped else (line.run.error or line.run.state).rstrip('.')})"
 
 
 def _say_score(line: Line) -> str:

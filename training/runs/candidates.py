@@ -20,12 +20,13 @@ from training.engine.spec.base_files import is_sentence_encoder
 from training.engine.spec.methods import METHODS, RowKind
 from training.errors import InvalidRun
 from training.models import TrainingRun
-from training.runs.base_models import WORDS, hub_ids, list_folders
+from training.runs.base_models import MADE_HERE, WORDS, hub_ids, list_folders
 from training.runs.classifiers import find_encoder, find_encoders
 from training.runs.services import RunPlan, prepare_run, start_run
 from workspaces.access.actors import Actor
 from workspaces.errors import FieldFault
 from workspaces.models import Workspace
+from workspaces.templatetags.show import duration
 
 
 class PolicyKind(StrEnum):
@@ -59,6 +60,7 @@ NO_ENCODER = (
     "sentence-transformers/all-MiniLM-L6-v2, in RECKONER_BASE_MODELS."
 )
 NO_LANGUAGE_MODEL = "This agent has no version that is a language model."
+OTHER_ROWS = "It does not learn from these rows."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def kind_of(run: TrainingRun) -> PolicyKind:
         return PolicyKind.LANGUAGE_MODEL
     base = run.base_version
     over = base is not None and (base.is_encoder or (base.is_classifier and base.base_id is not None))
-    return PolicyKind.ENCODER if over or find_encoder(run.spec) is not None else PolicyKind.WORDS
+    named = run.base_model not in ("", *MADE_HERE)  # a folder or hub id, which becomes a version when the run begins
+    return PolicyKind.ENCODER if over or named or find_encoder(run.spec) is not None else PolicyKind.WORDS
 
 
 def find_candidates(
@@ -87,7 +90,9 @@ def find_candidates(
     plans: dict[PolicyKind, RunPlan] = {}
     left_out: dict[PolicyKind, str] = {}
     if plan.dataset.row_kind not in COMPARED or plan.dataset.environment:
-        return Candidates({PolicyKind.LANGUAGE_MODEL: plan})
+        return Candidates(
+            {PolicyKind.LANGUAGE_MODEL: plan}, dict.fromkeys((PolicyKind.WORDS, PolicyKind.ENCODER), OTHER_ROWS)
+        )
     like = replace(plan, base_version=compared_with, base_model="") if compared_with is not None else plan
     plans[PolicyKind.WORDS] = _plan_words(like)
     if (over := _plan_encoder(workspace, like)) is not None:
@@ -105,7 +110,8 @@ def start_candidates(
     *, by: Actor, agent: Agent, candidates: Candidates, tag: str, seconds: float | None = None
 ) -> tuple[list[TrainingRun], Mapping[PolicyKind, str]]:
     """Starts a run for each, cheapest first; the runs share `tag`. Returns them, and why others are left out: they
-    cannot start, or would take more than `seconds`. Raises InvalidRun with the faults of all where none can start."""
+    cannot start, or would take more than `seconds`. Raises InvalidRun with the faults of all, each once, where none can
+    start."""
     runs: list[TrainingRun] = []
     left_out = dict(candidates.left_out)
     faults: list[FieldFault] = []
@@ -114,15 +120,16 @@ def start_candidates(
             try:
                 estimate = prepare_run(agent, plan).estimate
             except InvalidRun as error:
-                faults += error.faults
+                faults += [fault for fault in error.faults if fault not in faults]
                 reasons = "; ".join(fault.reason for fault in error.faults).rstrip(".")
                 left_out[kind] = f"It cannot start: {reasons}."
                 continue
             if seconds is not None and estimate is not None and estimate.seconds > seconds:
                 left_out[kind] = (
-                    f"It would take about {estimate.seconds / 60:.0f} minutes, more than the {seconds / 60:.0f} that "
-                    "the comparison may take."
+                    f"It would take about {duration(estimate.seconds)}, more than the {duration(seconds)} that the "
+                    "comparison may take."
                 )
+                faults.append(FieldFault("minutes", f"{kind.says}: {left_out[kind]}".rstrip("."), "more time"))
                 continue
             runs.append(start_run(by=by, agent=agent, plan=plan, tags=[tag]))
         if not runs:
