@@ -69,10 +69,10 @@ def test_from_feedback_to_a_run_by_buttons_alone(
     factories.RewardFactory(decision=scene.decisions[20])
     tab.goto(page("runs", workspace))
     tab.get_by_role("button", name="Train on new decisions").click()
-    expect(tab.get_by_text("A run then starts on the dataset")).to_be_visible()
+    expect(tab.get_by_text("Several kinds of policy then learn from the dataset")).to_be_visible()
     work(tab, kind="training.freeze_dataset", state="queued")
     run = TrainingRun.objects.latest("id")
-    tab.wait_for_url(f"**{page('run', workspace, run.id)}")
+    tab.wait_for_url(f"**{page('best', workspace, Job.objects.get(kind='training.train_best').id)}")
     judged = run.dataset.items.filter(reward_version__isnull=False)
     assert [item.decision_id for item in judged] == [scene.decisions[20].id]
     assert run.dataset.items.count() == 2  # and as many as these that nobody judged
