@@ -189,7 +189,7 @@ def promote(admin: Any, reason: str) -> None:
 def download(admin: Any, path: Path) -> set[str]:
     """The names of the exported model's files."""
     admin.get_by_role("button", name="Export", exact=True).click()
-    expect(admin.get_by_text("The export as Merged weights (safetensors) is queued.")).to_be_visible()
+    expect(admin.get_by_text("The export as ONNX is queued.")).to_be_visible()
     work(admin)
     with admin.expect_download() as started:
         admin.get_by_role("link", name="Download").click()
@@ -231,7 +231,7 @@ def test_three_people_take_a_model_from_invitation_to_champion(
     # The app is quiet, and the experiment would need days.
     reason = "better on held-out rows, and too little traffic"
     promote(office, reason)
-    assert {"config.json", "model.safetensors"} <= download(office, tmp_path / "model.tar")
+    assert {"model.onnx", "options.json", "README.md"} <= download(office, tmp_path / "model.tar")
 
     sofa.reload()
     champion = compared.locator(".side").filter(has=sofa.get_by_text("Champion", exact=True))
