@@ -144,7 +144,7 @@ def plan_best(
 
 
 def start_requested_best(*, by: Actor, dataset: DatasetSnapshot, requested: Mapping[str, Any]) -> dict[str, str]:
-    """Starts the candidates on the new decisions that have become a dataset (`training.datasets.freezing.StartRun`).
+    """Starts the candidates on the new decisions that have become a dataset (`training.datasets.freezing.StartRuns`).
     Raises InvalidRun."""
     plan, other = plan_requested(by=by, dataset=dataset, requested=requested)
     job = start_best(by=by, agent=dataset.agent, plan=plan, other=other)

@@ -244,18 +244,16 @@ class FirstModelLoop:
 
     def _learn_log(self, progress: Progress) -> None:
         """The base serves already, so a run that fails here leaves an agent with a model."""
-        if self._log_runs and not self._wait(progress, self._log_runs, "learning from all decisions", strict=False):
-            return
+        self._wait(progress, self._log_runs, "learning from all decisions", strict=False)
 
-    def _wait(self, progress: Progress, runs: Sequence[TrainingRun], message: str, *, strict: bool = True) -> bool:
-        """Whether one of the runs has made a version. Raises Defer until all have ended, and with `strict` Permanent
-        where none has made one. What failed is noted."""
+    def _wait(self, progress: Progress, runs: Sequence[TrainingRun], message: str, *, strict: bool = True) -> None:
+        """Raises Defer until all runs have ended, and with `strict` Permanent where none has made a version. Notes what
+        failed."""
         lost = [run for run in runs if run.state in (RunState.FAILED, RunState.CANCELLED)]
         for run in runs:
             if run not in lost or (strict and len(lost) == len(runs)):
                 progress.wait_for_run(run, message)
         self.lost += [f"A run of {run.method} {run.state}: {run.error}".rstrip(": ") + "." for run in lost]
-        return len(lost) < len(runs)
 
     def _deploy(self, _: Progress) -> None:
         run, base_run = self._log_run, self._base_run
