@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import get_resolver, reverse
+from django.utils import timezone
 
 from tests.architecture.api_calls import World, build
 from tests.architecture.test_api_matrix import Refusal, refusal_faults, state_of_everything, undone
@@ -265,6 +266,7 @@ def make_comparison(agent: Any) -> Any:
     """Queued; a comparison of candidates has no row but its job's."""
     payload = {
         "agent": agent.slug, "name": "Best policy", "tag": "best-1", "left_out": {}, "requested_by": "ann@example.org",
+        "until": timezone.now().isoformat(),
     }  # fmt: skip
     return JobFactory(workspace=agent.workspace, kind=BEST, payload=payload)
 

@@ -3,6 +3,7 @@ pages fit, are accessible, and lead on."""
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 from django.urls import reverse
@@ -37,6 +38,7 @@ def test_the_pages_of_a_comparison_fit_are_accessible_and_lead_on(
         payload = {
             "agent": agent.slug, "name": f"Best policy of {agent.name} on {log.name}", "tag": tag,
             "left_out": {"encoder": NO_ENCODER}, "requested_by": admin.email,
+            "until": (timezone.now() + dt.timedelta(hours=1)).isoformat(),
         }  # fmt: skip
         made = factories.JobFactory(workspace=workspace, kind=KIND, payload=payload, **job)
         return reverse("pages:best", args=[workspace.slug, made.id])

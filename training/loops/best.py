@@ -138,7 +138,8 @@ def plan_best(
         other = replace(defaults, base=writer, root=root).plan(plan.dataset)
 
     def on_given_rows(one: RunPlan) -> RunPlan:
-        return replace(one, heldout=heldout or one.heldout, replay=replay or one.replay)
+        default_replay = None if one.replay == heldout else one.replay  # a default yields
+        return replace(one, heldout=heldout or one.heldout, replay=replay or default_replay)
 
     return on_given_rows(plan), on_given_rows(other) if other is not None else None
 

@@ -16,7 +16,7 @@ from models_registry.models import Alias, AliasName, ModelVersion
 from models_registry.models.version import VersionState
 from tests.engine_task import labelled
 from tests.tiny_encoder import make_encoder
-from tools.factories import EvaluationFactory, ModelVersionFactory
+from tools.factories import DatasetSnapshotFactory, EvaluationFactory, ModelVersionFactory, RewardSpecFactory, TrainingRunFactory
 from training.datasets.snapshots import import_labelled
 from training.errors import InvalidRun
 from training.loops.best import LATE, Limits, plan_best, start_best
@@ -71,6 +71,18 @@ def test_candidates_are_not_compared_on_what_they_learn_from(agent: Any, by: Any
     with pytest.raises(InvalidRun) as raised:
         start_best(by=by, agent=agent, plan=plan, other=other)
     assert [fault.field for fault in raised.value.faults] == ["heldout"]
+
+
+def test_held_out_rows_that_were_the_default_replay_are_no_longer_learned_from(
+    agent: Any, by: Any, rows: tuple[Any, Any]
+) -> None:
+    TrainingRunFactory(agent=agent, dataset=rows[0])
+    ModelVersionFactory(registered_model=agent.registered_model)
+    logged = DatasetSnapshotFactory(agent=agent, kind="logged", rows=40, reward_spec=RewardSpecFactory(agent=agent))
+    replayed = plan_best(by=by, agent=agent, dataset=logged)[0].replay
+    assert replayed is not None
+    plan, _ = plan_best(by=by, agent=agent, dataset=logged, heldout=replayed)
+    assert plan.heldout == replayed and plan.replay is None
 
 
 def test_a_fault_that_all_candidates_have_is_told_once(agent: Any, by: Any, rows: tuple[Any, Any]) -> None:
