@@ -1,13 +1,14 @@
 """A backend that answers wrongly: what callers get, what the answer costs, and what others notice of it.
 
-    python -m benchmarks.odd_backend [--quick] [--root FOLDER]
+    python -m benchmarks.odd_backend [--quick] [--beside] [--root FOLDER]
 
 An instance of its own, with an agent for each wrong answer of `benchmarks.odd_server` (400 MB, a line of 150 MB, pieces
 for ever, wrong shapes, counts of tokens that are none, nothing, …). Each is asked three times alone: a chat, whole and
 as a stream, at the gateway, and `decide` at the web. Either an answer comes, or a refusal with 502 or 503 that names
 the backend; where the whole answer is in what was sent, it must come and be recorded. Memory is what the processes of
 web and gateway had at most during the call over what they had before. Then calls of others come at a steady rate,
-alone and beside two callers that go through the wrong answers again and again.
+beside two callers that go through the wrong answers again and again, and in turn beside two that get right answers from
+the same server as often as they can: the machine is shared in both, so that the ratio is what wrong answers cost.
 `--root`: another checkout, whose instance is measured, with the libraries of this one.
 
 Prints a row per point and one JSON object as the last line; exits 1 when a point misses its bound.
@@ -19,26 +20,27 @@ import argparse
 import contextlib
 import itertools
 import json
+import multiprocessing
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
-from benchmarks.odd_server import ANSWERED, ODD, WORD, model_of
+from benchmarks.odd_server import ANSWERED, ODD, RIGHT, WORD, model_of
 from benchmarks.serving import Service, server_process, start, stub_server
 from benchmarks.unread_bodies import legitimate_calls
 from tools.instance import ROOT, Instance
 from tools.report import Report, log
-from tools.steady import ask_in_turns
+from tools.steady import ask_in_turns, ask_side_by_side
 
 SILENT_SECONDS, LONGEST_SECONDS = 3, 10
 """How long the backend may say nothing, and how long an answer may take."""
@@ -68,14 +70,14 @@ class Callers:
     """Asks the agent of each wrong answer."""
 
     def __init__(self, instance: Instance, token: str) -> None:
-        self.instance, self.gateway = instance, instance.services()["GATEWAY_URL"]
+        self.web, self.gateway = instance.url, instance.services()["GATEWAY_URL"]
         self.headers = {"Authorization": f"Bearer {token}"}
 
     def ask(self, name: str, way: str) -> Reply:
         began = time.monotonic()
         url, body = f"{self.gateway}/v1/chat/completions", self._chat(name, stream=way == "stream")
         if way == "decide":
-            url, body = f"{self.instance.url}/api/v1/agents/{model_of(name).lower()}/decide", {"state": {"input": "x"}}
+            url, body = f"{self.web}/api/v1/agents/{model_of(name).lower()}/decide", {"state": {"input": "x"}}
         try:
             timeout = httpx.Timeout(GIVE_UP_SECONDS)
             with httpx.stream("POST", url, json=body, headers=self.headers, trust_env=False, timeout=timeout) as answer:
@@ -108,7 +110,7 @@ def set_up(instance: Instance, token: str, origin: str) -> None:
     service = Service(instance.url, token)
     fields = {"name": "odd", "url": f"{origin}/v1", "timeout_seconds": SILENT_SECONDS, "retries": 0}
     backend = service.post("backends", fields)
-    for model in map(model_of, ODD):
+    for model in map(model_of, [*ODD, RIGHT]):
         slug = model.lower()
         agent = {"slug": slug, "name": slug, "prompt_template": "{{ input }}", "action_space": "text"}
         service.post("agents", agent)
@@ -166,37 +168,41 @@ def measure_alone(report: Report, instance: Instance, callers: Callers) -> None:
                passed=(stored or 0) <= BOUND_STORED)  # fmt: skip
 
 
-class WrongAnswers:
-    """Callers that ask for them without a pause; `replies` counts."""
+class CallersBeside:
+    """Callers that ask for these answers without a pause, each a process: threads would hold the lock of the
+    interpreter that times the other calls."""
 
     def __init__(self, callers: Callers, names: list[str]) -> None:
-        self._callers, self._names = callers, itertools.cycle(itertools.product(names, WAYS))
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run) for _ in range(CALLERS)]
-        self._lock = threading.Lock()
-        self.replies = 0
+        spawning = multiprocessing.get_context("spawn")
+        self._stop = spawning.Event()
+        ways = list(itertools.product(names, WAYS))
+        self._processes = [
+            spawning.Process(target=_ask_again_and_again, args=(callers, ways[at:] + ways[:at], self._stop))
+            for at in range(0, len(ways), -(-len(ways) // CALLERS))
+        ]
 
-    def __enter__(self) -> WrongAnswers:
-        for thread in self._threads:
-            thread.start()
+    def __enter__(self) -> CallersBeside:
+        for process in self._processes:
+            process.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        for process in self._processes:
+            process.join()
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            with self._lock:
-                name, way = next(self._names)
-            self._callers.ask(name, way)
-            self.replies += 1
+
+def _ask_again_and_again(callers: Callers, ways: list[tuple[str, str]], stop: Event) -> None:
+    for name, way in itertools.cycle(ways):
+        if stop.is_set():
+            return
+        callers.ask(name, way)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="four spells of 10 s")
+    parser.add_argument("--beside", action="store_true", help="only what others notice")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout whose instance is measured")
     options = parser.parse_args()
     report = Report("odd_backend")
@@ -211,19 +217,19 @@ def main() -> int:
         stack.callback(instance.stop)
         set_up(instance, token, odd)
         callers = Callers(instance, token)
-        measure_alone(report, instance, callers)
-        asked = []
-
-        def disturb() -> WrongAnswers:
-            asked.append(WrongAnswers(callers, [name for name in ODD if name not in ("silence", "for ever")]))
-            return asked[-1]
-
+        if not options.beside:
+            measure_alone(report, instance, callers)
+        asks = legitimate_calls(instance, token)
+        seconds = 10 if options.quick else 20
+        ask_side_by_side(asks, 5, 3)  # loads what is loaded once
+        for kind, calls in ask_side_by_side(asks, 5, 2 * seconds).items():
+            log(f"{kind} alone: p99 {calls.share(0.99):.1f} ms")
+        wrong = [name for name in ODD if name not in ("silence", "for ever")]
         found = ask_in_turns(
-            legitimate_calls(instance, token), disturb,
-            spells=4 if options.quick else 8, seconds=10 if options.quick else 20,
+            asks, lambda: CallersBeside(callers, wrong), undisturbed=lambda: CallersBeside(callers, [RIGHT]),
+            spells=4 if options.quick else 8, seconds=seconds,
         )  # fmt: skip
-        log(f"wrong answers beside: {[one.replies for one in asked]}")
-        found.report(report, "wrong answers")
+        found.report(report, "wrong answers", than="beside right answers")
     return report.finish(load=os.getloadavg()[0])
 
 

@@ -126,7 +126,9 @@ def model_of(name: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
+RIGHT = "right"
 BY_MODEL = {model_of(name): pieces for name, pieces in ODD.items()}
+BY_MODEL[RIGHT] = (lambda: iter([whole()]), lambda: events(said(WORD, "stop")))
 
 
 class Odd(http.server.BaseHTTPRequestHandler):

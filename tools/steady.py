@@ -6,7 +6,7 @@ import http.client
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import httpx
@@ -72,18 +72,20 @@ def ask_side_by_side(asks: Mapping[str, Ask], a_second: float, seconds: float) -
 
 @dataclass(frozen=True)
 class Beside:
-    """The calls of each kind undisturbed, and beside the disturbance."""
+    """The calls of each kind without the disturbance, and beside it."""
 
     alone: dict[str, Calls]
     beside: dict[str, Calls]
 
-    def report(self, report: Report, what: str, *, most: float = 2.0, refused: int = 0) -> None:
+    def report(self, report: Report, what: str, *, most: float = 2.0, refused: int = 0, than: str = "alone") -> None:
         """Two rows a kind: the ratio of the 99th percentiles, and how many were refused."""
         for kind, calls in self.beside.items():
             before, after = self.alone[kind].share(0.99), calls.share(0.99)
             ratio = after / before
             figure = f"{ratio:.2f} ({before:.1f} and {after:.1f} ms, {len(calls.took)} calls)"
-            report.add(f"{kind} beside {what}, p99 to alone", bound=f"<= {most:g}", figure=figure, passed=ratio <= most)
+            report.add(
+                f"{kind} beside {what}, p99 to {than}", bound=f"<= {most:g}", figure=figure, passed=ratio <= most
+            )
             self._report_refused(report, kind, what, refused)
 
     def report_slowest(self, report: Report, what: str, *, seconds: float) -> None:
@@ -111,13 +113,16 @@ def ask_in_turns(
     spells: int,
     seconds: float,
     a_second: float = 5.0,
+    undisturbed: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Beside:
-    """Undisturbed spells and spells beside the disturbance in turns, so that both meet the same machine."""
+    """Undisturbed spells and spells beside the disturbance in turns, so that both meet the same machine. `undisturbed`:
+    what goes on in the former, where they are not to be alone."""
     ask_side_by_side(asks, a_second, 3)  # loads what is loaded once
     found = Beside({kind: Calls() for kind in asks}, {kind: Calls() for kind in asks})
     for _ in range(spells):
-        for kind, calls in ask_side_by_side(asks, a_second, seconds).items():
-            found.alone[kind].add(calls)
+        with undisturbed():
+            for kind, calls in ask_side_by_side(asks, a_second, seconds).items():
+                found.alone[kind].add(calls)
         with disturb():
             for kind, calls in ask_side_by_side(asks, a_second, seconds).items():
                 found.beside[kind].add(calls)
