@@ -204,6 +204,20 @@ def test_wrong_rows_weigh_what_the_form_says_where_the_method_knows_of_them(
     assert refused.status_code == 400 and "undesirable_weight" in refused.context["form"].errors
 
 
+def test_a_classifier_has_its_own_fields_and_none_of_a_language_model(
+    given: dict[str, Any], admin: Any, path: str, page_client: Any
+) -> None:
+    client = page_client(admin)
+    asked = given | {"method": "classifier", "base": "words", "penalty": "8", "lora_r": "4", "epochs": "9"}
+    assert client.post(path, asked).status_code == 302
+    run = TrainingRun.objects.get()
+    assert run.spec["classifier"] == {"penalty": 8.0} and not run.spec.keys() & {"lora", "optimiser"}
+    shown = client.get(f"{path}?like={run.id}").context["form"].initial
+    assert shown["penalty"] == 8.0 and "epochs" not in shown
+    refused = client.post(path, asked | {"penalty": "-1"})
+    assert refused.status_code == 400 and "penalty" in refused.context["form"].errors
+
+
 @pytest.mark.parametrize("kind", ["labelled", "text"])
 def test_what_was_held_out_of_the_data_is_what_its_run_is_measured_on(
     kind: str, agent: Any, labelled: Any, admin: Any, path: str, page_client: Any

@@ -17,7 +17,7 @@ from django.db.models import Q
 
 from decisions.models import Agent
 from models_registry.models import ArtifactKind, ModelVersion
-from training.engine.spec.methods import TRAINING, Need, RowKind
+from training.engine.spec.methods import TRAINING, Method, Need, RowKind
 from training.engine.spec.settings import Kto, Lora, Online, Optimiser
 from training.models import DatasetSnapshot, TrainingRun
 from training.pages.judge_fields import JUDGE_PATHS, JudgeFields, MarkedSelect
@@ -44,14 +44,29 @@ PATHS: Mapping[str, tuple[str, ...]] = {
     "credit": ("online", "credit"),
     "gamma": ("online", "gamma"),
     "undesirable_weight": ("kto", "undesirable_weight"),
+    "penalty": ("classifier", "penalty"),
+    "words_beside": ("classifier", "words_beside"),
     "seed": ("seed",),
     "lora_r": ("lora", "r"),
     "lora_targets": ("lora", "targets"),
     "lora_dropout": ("lora", "dropout"),
     **JUDGE_PATHS,
 }
-OF_METHODS = {**dict.fromkeys(("curriculum", "group", "credit", "gamma"), "online"), "undesirable_weight": "kto"}
+OF_METHODS = {
+    **dict.fromkeys(("curriculum", "group", "credit", "gamma"), "online"),
+    "undesirable_weight": "kto",
+    **dict.fromkeys(("penalty", "words_beside"), "classifier"),
+}
 """Fields that only methods with these settings of the spec have."""
+OF_LANGUAGE_MODELS = frozenset({"optimiser", "lora"})
+"""Settings of the spec that a classifier does not have."""
+
+
+def _has_field(method: Method, name: str) -> bool:
+    """Whether the page shows this field for the method; what it hides may still hold another method's value."""
+    if method.makes_classifier and PATHS[name][0] in OF_LANGUAGE_MODELS:
+        return False
+    return OF_METHODS.get(name, method.settings) == method.settings
 
 
 def _online_methods() -> str:
@@ -124,6 +139,18 @@ class RunForm(JudgeFields):
         required=False,
         help_text="For kto: the weight of all wrong rows together, where all right ones together weigh 1. Default: "
         f"{_kto.undesirable_weight:g}.",
+    )
+    penalty = forms.FloatField(
+        required=False,
+        help_text="For classifier: on large weights, 0 to 10,000. Default: the best of three on rows kept back.",
+    )
+    words_beside = forms.TypedChoiceField(
+        label="Words as well",
+        required=False,
+        choices=[("", "Default"), ("True", "Yes"), ("False", "No")],
+        coerce=lambda value: value == "True",
+        empty_value=None,
+        help_text="For classifier on a sentence encoder: learn from words and pairs of words, too. Default: No.",
     )
     lora_r = forms.IntegerField(
         label="LoRA rank", required=False, help_text=f"Leave empty to train all weights. Usual: {_lora.r}."
@@ -217,9 +244,8 @@ class RunForm(JudgeFields):
             return None
         told: dict[str, Any] = dict(given.get("more", {}))
         for name, path in PATHS.items():
-            of_method = TRAINING[given["method"]].settings
-            if given.get(name) is None or OF_METHODS.get(name, of_method) != of_method:
-                continue  # the page does not show them for other methods
+            if given.get(name) is None or not _has_field(TRAINING[given["method"]], name):
+                continue
             if name in JUDGE_PATHS and not given.get("judge"):
                 continue
             *above, last = path
