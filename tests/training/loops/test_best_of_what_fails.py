@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.urls import reverse
 from django.utils import timezone
 
@@ -89,6 +90,21 @@ def test_held_out_rows_that_were_the_default_replay_are_no_longer_learned_from(
     assert replayed is not None
     plan, _ = plan_best(by=by, agent=agent, dataset=logged, heldout=replayed)
     assert plan.heldout == replayed and plan.replay is None
+
+
+def test_a_command_compares_on_the_rows_that_it_names(agent: Any, by: Any, rows: tuple[Any, Any], capsys: Any) -> None:
+    train, heldout = (str(dataset.id) for dataset in rows)
+    named = {"agent": agent.slug, "kinds": ["words"], "json": True}
+    with pytest.raises(SystemExit):
+        call_command("runs", "best", dataset=train, heldout=train, **named)
+    assert "heldout: is what the candidates learn from" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        call_command("runs", "best", replay="x", **named)
+    assert "--replay: 'x' is not the id of a dataset here" in capsys.readouterr().err
+    assert not TrainingRun.objects.exists()
+    call_command("runs", "best", dataset=train, heldout=heldout, **named)
+    run = TrainingRun.objects.get()
+    assert (str(run.dataset_id), str(run.heldout_id)) == (train, heldout)
 
 
 def test_a_fault_that_all_candidates_have_is_told_once(agent: Any, by: Any, rows: tuple[Any, Any]) -> None:

@@ -84,6 +84,8 @@ class Command(UncheckedCommand):
             "--retire-others", action="store_true", help="best: retire the versions of candidates that did not win"
         )
         parser.add_argument("--dataset", help="start, best and sweep: ID of the dataset; by default the agent's newest")
+        parser.add_argument("--heldout", help="best: ID of labelled rows to compare on; by default the agent's")
+        parser.add_argument("--replay", help="best: ID of labelled rows to learn from together with logged ones")
         parser.add_argument(
             "--preset", default="", choices=list(PRESETS), help=f"start and sweep: named settings. {PRESET_HELP}"
         )
@@ -146,8 +148,9 @@ class Command(UncheckedCommand):
 
     def _start_best(self, workspace: Workspace, agent: Agent, options: dict[str, Any]) -> Job:
         """Raises InvalidRun."""
-        by, wanted = system(workspace), self._read_wanted(workspace, options)
-        plan, other = plan_best(by=by, agent=agent, dataset=wanted.dataset)
+        by = system(workspace)
+        rows = {name: self._read_dataset(workspace, name, options) for name in ("dataset", "heldout", "replay")}
+        plan, other = plan_best(by=by, agent=agent, **rows)
         limits = Limits(
             minutes=options["minutes"],
             budget=options["budget"],
@@ -170,17 +173,20 @@ class Command(UncheckedCommand):
         self._tell({"tag": tag, "runs": runs}, lines, options)
 
     def _read_wanted(self, workspace: Workspace, options: dict[str, Any]) -> Wanted:
-        dataset = None
-        if options["dataset"]:
-            try:
-                pk = uuid.UUID(options["dataset"])
-            except ValueError:
-                pk = None
-            found = DatasetSnapshot.objects.for_workspace(workspace).select_related("agent")
-            dataset = found.filter(pk=pk).first()
-            if dataset is None:
-                self.refuse(f"--dataset: {options['dataset']!r} is not the id of a dataset here")
+        dataset = self._read_dataset(workspace, "dataset", options)
         return Wanted(dataset, options["preset"], self._read_object("--set", options["changes"]))
+
+    def _read_dataset(self, workspace: Workspace, name: str, options: dict[str, Any]) -> DatasetSnapshot | None:
+        if not options[name]:
+            return None
+        try:
+            pk = uuid.UUID(options[name])
+        except ValueError:
+            pk = None
+        dataset = DatasetSnapshot.objects.for_workspace(workspace).select_related("agent").filter(pk=pk).first()
+        if dataset is None:
+            self.refuse(f"--{name}: {options[name]!r} is not the id of a dataset here")
+        return dataset
 
     def _read_object(self, name: str, text: str) -> dict[str, Any]:
         try:
