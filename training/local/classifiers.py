@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from training.engine.spec.methods import TRAINING
+from training.engine.spec.methods import CLASSIFIER, TRAINING
 from training.runs.base_models import TINY, WORDS, why_no_model, why_not_for
 from training.runs.defaults.presets import PRESETS
-
-METHOD = "classifier"
 
 
 class Options(Protocol):
@@ -38,12 +36,12 @@ def find_training_faults(asked: Options) -> list[str]:
     if not makes_classifier(asked.method):
         trained_by = asked.method or (PRESETS[asked.preset].method if asked.preset else "")
         return (
-            [f"--model: {WORDS} is no model, and {trained_by} needs one; only {METHOD} learns from words alone"]
+            [f"--model: {WORDS} is no model, and {trained_by} needs one; only {CLASSIFIER} learns from words alone"]
             if asked.base == WORDS and trained_by
             else []
         )
     faults = [
-        f"--{name}: a {METHOD} chooses its own; leave it out"
+        f"--{name}: a {CLASSIFIER} chooses its own; leave it out"
         for name, value in (("batch-size", asked.batch_size), ("learning-rate", asked.learning_rate))
         if value is not None
     ]
@@ -64,7 +62,7 @@ def _find_base_fault(base: str) -> str | None:
         return (
             f"{base} is no folder: give {WORDS}, or the folder of a sentence encoder (manage.py runs start fetches one)"
         )
-    return why_no_model(str(folder)) or why_not_for(METHOD, base, folder)
+    return why_no_model(str(folder)) or why_not_for(CLASSIFIER, base, folder)
 
 
 def spec_of_classifier(asked: Options, base: str) -> dict[str, Any]:

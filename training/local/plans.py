@@ -18,11 +18,10 @@ import pydantic
 
 from training.engine.data.row_types import ROW_TYPES
 from training.engine.machine.facts import this_machine, why_no_quantisation
-from training.engine.spec.methods import TRAINING, WHAT_LACKS, Need, RowKind
+from training.engine.spec.methods import CLASSIFIER, TRAINING, WHAT_LACKS, Need, RowKind
 from training.engine.spec.run_spec import RunSpec
 from training.engine.spec.settings import Online
 from training.imports.exported import NO_ROW, label_choices
-from training.local.classifiers import METHOD as CLASSIFIER
 from training.local.classifiers import find_training_faults, makes_classifier, spec_of_classifier
 from training.models import DatasetSnapshot
 from training.rows.parts import Tally

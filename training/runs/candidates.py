@@ -17,7 +17,7 @@ from django.db import transaction
 from decisions.models import Agent
 from models_registry.models import ModelVersion
 from training.engine.spec.base_files import is_sentence_encoder
-from training.engine.spec.methods import METHODS, RowKind
+from training.engine.spec.methods import CLASSIFIER, METHODS, RowKind
 from training.errors import InvalidRun
 from training.models import TrainingRun
 from training.runs.base_models import MADE_HERE, WORDS, hub_ids, list_folders
@@ -47,7 +47,6 @@ class PolicyKind(StrEnum):
 
 
 POLICY_KINDS = [(kind.value, kind.value) for kind in PolicyKind]
-CLASSIFIER = "classifier"
 DECISION_MILLISECONDS = "decision_milliseconds"
 """In a run's metrics: the time that a held-out row took its model, scored in batches."""
 COMPARED = (RowKind.LABELLED, RowKind.LOGGED)

@@ -126,6 +126,7 @@ class Method:
         return sorted(self.needs(rows) - set(has))
 
 
+CLASSIFIER = "classifier"
 FEW_FOR_MANY = "where few decisions say little of many options"
 
 _TABLE = (
@@ -140,7 +141,7 @@ _TABLE = (
         entries={RowKind.TEXT: "training.engine.text.sft:train"},
     ),
     Method(
-        "classifier",
+        CLASSIFIER,
         "learn a classifier of words, or on a sentence encoder, from right answers and logged rewards",
         "training.engine.classifiers.training:train_classifier",
         {RowKind.LABELLED: frozenset({Need.ANSWERS}), RowKind.LOGGED: frozenset({Need.REWARDS})},

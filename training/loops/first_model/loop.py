@@ -27,7 +27,7 @@ from models_registry.experiments.promotion import promote_version
 from models_registry.models import AliasName, ModelVersion
 from models_registry.versions.services import get_champion
 from training.datasets.freezing import freeze_rows
-from training.engine.spec.methods import METHODS
+from training.engine.spec.methods import CLASSIFIER, METHODS
 from training.errors import EmptyDataset, InvalidRun
 from training.loops.comparison import MEASURES, choose_best
 from training.loops.first_model.plans import Teaching
@@ -36,7 +36,7 @@ from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.selection import Filters
 from training.run_states import RunState
 from training.runs.candidates import PolicyKind, find_candidates, find_tagged_runs, kind_of, start_candidates
-from training.runs.defaults.values import CLASSIFY, FROM_LOGS
+from training.runs.defaults.values import FROM_LOGS
 from training.runs.reached import tell_reached
 from training.runs.services import RunPlan, start_run
 from workspaces.access.actors import system
@@ -231,7 +231,7 @@ class FirstModelLoop:
         assert base is not None
         runs = (run for run in self._base_runs if kind_of(run) is PolicyKind.LANGUAGE_MODEL)
         language = next((run.produced_version for run in runs), None)
-        method = FROM_LOGS if language is not None else CLASSIFY
+        method = FROM_LOGS if language is not None else CLASSIFIER
         plan = RunPlan(
             method,
             log,

@@ -19,7 +19,7 @@ from decisions.models import Agent, AgentVersion
 from models_registry.models import BASE_METHOD, Alias, AliasName, ArtifactKind, ModelVersion
 from models_registry.models.version import VersionState
 from training.engine.machine.facts import fit_settings
-from training.engine.spec.methods import METHODS, Need, RowKind
+from training.engine.spec.methods import CLASSIFIER, METHODS, Need, RowKind
 from training.engine.spec.run_spec import HELD_OUT, RunSpec, TinyShape
 from training.models import DatasetKind, DatasetSnapshot, TrainingRun
 from training.rows.shapes_of.shapes import shape_for
@@ -33,7 +33,7 @@ from training.runs.on_tasks import FROM_TASKS, choose_task_settings, demonstrati
 from training.runs.services import RunPlan
 from workspaces.models import Workspace
 
-FROM_LOGS, FROM_LABELS, FROM_PAIRS, CLASSIFY = "posterior", "pretrain", "dpo", "classifier"
+FROM_LOGS, FROM_LABELS, FROM_PAIRS = "posterior", "pretrain", "dpo"
 CLASSIFIED = (RowKind.LABELLED, RowKind.LOGGED)
 FROM_REWARDED_TEXTS, FROM_TEXTS = "reward_weighted", "sft"
 """The methods of choice (docs/learning.md)."""
@@ -118,8 +118,8 @@ class Defaults:
         """The champion's successor: its features, on all rows again."""
         heldout = self.parts.get(str(chosen.pk), self.heldout if self.heldout != chosen else None)
         replay = self.replay if chosen.row_kind is RowKind.LOGGED else None
-        told = choose_settings(CLASSIFY, root=WORDS, rows=chosen.rows, agent_version=self.agent_version)
-        return RunPlan(CLASSIFY, chosen, self.base, heldout=heldout, replay=replay, settings=told)
+        told = choose_settings(CLASSIFIER, root=WORDS, rows=chosen.rows, agent_version=self.agent_version)
+        return RunPlan(CLASSIFIER, chosen, self.base, heldout=heldout, replay=replay, settings=told)
 
     def _plan_first_model(self, chosen: DatasetSnapshot, heldout: DatasetSnapshot | None) -> RunPlan:
         told = choose_settings(FROM_LABELS, root=self._new_base, rows=chosen.rows, agent_version=self.agent_version)
