@@ -39,6 +39,7 @@ print(sorted(name for name in {HEAVY!r} if name in sys.modules))
 """
 
 
+@pytest.mark.slow
 def test_import_contracts_hold():
     finished = subprocess.run(
         [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],

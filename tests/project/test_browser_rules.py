@@ -98,6 +98,7 @@ def told(tmp_path: Path) -> Any:
     return ask
 
 
+@pytest.mark.slow
 def test_over_tls_cookies_belong_to_this_host_alone(told: Any) -> None:
     names = ["__Host-shown_once", "__Host-sessionid", "__Host-csrftoken"]
     assert json.loads(told().stdout) == [*names, True, True, True, True, "Lax", "Lax", 31_536_000, True, True]

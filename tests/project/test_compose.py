@@ -71,6 +71,7 @@ def words(command: str | list[str]) -> list[str]:
 # The file and its environment
 
 
+@pytest.mark.slow
 def test_it_follows_the_compose_specification(tmp_path: Path) -> None:
     done = check_schema()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -144,6 +145,7 @@ def show_settings(var: Path, **environment: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_settings_differ_from_the_embedded_default_in_addresses_and_secrets_alone(tmp_path: Path) -> None:
     plain = show_settings(tmp_path)
     given = show_settings(tmp_path, **read_env(make_env(tmp_path)))

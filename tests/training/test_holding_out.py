@@ -27,6 +27,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("kind", ["logged", "labelled"])
 @pytest.mark.quick_cases(1)
+@pytest.mark.slow
 def test_decisions_in_an_environment_are_held_out_by_task(agent: Any, by: Any, store: Path, kind: str) -> None:
     """Their observations are made alike, and one user asked for all of them: yet about a fifth is held out."""
     equations, moment = find_environment("equations"), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -141,6 +141,7 @@ class TestDeciding:
         assert offered == {"control": set(OPTIONS), "treatment": {"travel", "rest"}}
         assert len(server.asked) == len(UNITS)
 
+    @pytest.mark.slow
     def test_several_versions_are_tried_at_the_same_time(self, agent, remote, keep, client, ask):
         """Each unit meets one of them; the winner is the agent's version, and the others end."""
         _, server = remote("gpt")

@@ -81,6 +81,7 @@ class TestSuggestions:
             made.append((decision, topic))
         return made[90:]
 
+    @pytest.mark.slow
     def test_a_program_asks_for_them_and_reads_them(self, agent: Any, api: Any, labelled: list[Any]) -> None:
         client = api("admin", "export:read")
         assert client.get("agents/filer/auto-labeler").json()["trained_at"] is None

@@ -140,6 +140,7 @@ class TestList:
         chips = client.get(path, {"q": "late"}).context["chips"]
         assert [(chip.name, chip.value) for chip in chips] == [("Words", "late")]
 
+    @pytest.mark.slow
     def test_a_name_is_found_however_old_and_its_pages_follow_the_cursor(
         self, agent: Any, other_workspace: Any, viewer: Any, path: str, page_client: Any, monkeypatch: Any
     ) -> None:

@@ -49,6 +49,7 @@ def made(agent, admin, page_client):
     return [decision.id for decision in decisions]
 
 
+@pytest.mark.slow
 def test_two_reviewers_label_and_an_adjudicator_resolves(made, workspace, admin, labeller, viewer, page_client):
     ann, ben = page_client(labeller), page_client(MembershipFactory(workspace=workspace, role="labeller").user)
     page = ann.get(at("label-queue-work"))

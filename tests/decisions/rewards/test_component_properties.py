@@ -210,6 +210,7 @@ def outcome(name: str, facts: Facts, parameters: dict[str, Any]) -> float | str 
 
 @settings(max_examples=150)
 @given(facts=FACTS, scale=st.floats(-3, 3))
+@pytest.mark.slow
 def test_every_value_lies_in_its_range_and_comes_from_declared_facts_alone(facts: Facts, scale: float) -> None:
     for name, component in COMPONENTS.own.items():
         value = outcome(name, facts, dict(component.parameters))

@@ -62,6 +62,7 @@ class TestTry:
         assert (experiment.ramp, experiment.attribution_auto) == ([0.25, 0.5], True)
         assert experiment.phases.get().attribution_window_seconds == 86_400.0
 
+    @pytest.mark.slow
     def test_versions_at_the_same_time_have_a_page(
         self, given: dict[str, Any], agent: Any, versions: list[Any], by: Any, admin: Any, page_client: Any
     ) -> None:

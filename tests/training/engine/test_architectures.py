@@ -82,6 +82,7 @@ def test_the_names_in_the_table_are_those_of_the_models() -> None:
             assert found.find_fault(wanted) == known.matrices.find_fault(wanted), (name, wanted)
 
 
+@pytest.mark.slow
 def test_the_program_looks_at_an_architecture_outside_the_table(tmp_path: Path) -> None:
     """By its config alone: the folder holds no weights."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gptj", "n_embd": 32, "n_layer": 1, "n_head": 2}))

@@ -170,6 +170,7 @@ class TestTraining:
         assert engine(again) == 0
         assert untimed(read_result(again)["scores"]["base"]) == untimed(scores["base"])
 
+    @pytest.mark.slow
     def test_fields_of_structured_actions_are_learnt_together(self, tmp_path: Path) -> None:
         """A combination that three rows of training had is known by its fields."""
         rows = [row | {"prompt": f"{row['prompt']} {'now' if place % 2 else 'later'}"}

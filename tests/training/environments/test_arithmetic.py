@@ -33,6 +33,7 @@ def lines(name: str) -> Iterator[dict[str, Any]]:
 
 
 @real
+@pytest.mark.slow
 def test_every_step_of_the_training_answers_is_exact() -> None:
     """All 23,716, as the issue wants: 0.7 s. Those of the test's answers, and the models', are in a benchmark."""
     found = Counter(step.verdict for row in lines("train.jsonl") for step in check_steps(row["answer"]))

@@ -44,6 +44,7 @@ def environment(request: pytest.FixtureRequest) -> type[BaseEnvironment]:
     return find_environment(request.param)
 
 
+@pytest.mark.slow
 def test_the_expert_solves_every_task_and_earns_no_more_than_the_most(environment: type[BaseEnvironment]) -> None:
     for episode in run(ExpertAgent(), environment):
         assert (episode.success, episode.score, episode.fault) == (True, 1.0, None)

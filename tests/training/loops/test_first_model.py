@@ -213,6 +213,7 @@ class TestWhereItIsOffered:
 
 @pytest.mark.django_db(transaction=True)
 class TestItsStages:
+    @pytest.mark.slow
     def test_two_runs_on_the_same_held_out_decisions(self, agent: Any, judged: Any, api: Any, store: Any) -> None:
         job = start(api, agent, base_model="tiny")
         assert run_job(job.id) == "queued"
@@ -287,6 +288,7 @@ class TestItsStages:
             (None, {"state": "failed", "error": "out of memory", "produced_version": None}, "out of memory"),
         ],
     )
+    @pytest.mark.slow
     def test_the_base_goes_on_serving_where_the_second_run_is_worse_or_fails(
         self, gained: float | None, end: dict[str, Any], says: str, agent: Any, judged: Any, api: Any, store: Any
     ) -> None:
@@ -322,6 +324,7 @@ class TestItsStages:
         assert TrainingRun.objects.get().state == "cancelled"
         assert not Alias.objects.exists()
 
+    @pytest.mark.slow
     def test_later_training_is_measured_on_what_was_held_out_and_never_learns_it(
         self, agent: Any, judged: Any, api: Any, by: Any, store: Any
     ) -> None:

@@ -187,6 +187,7 @@ class TestChoices:
         assert TrainingRun.objects.get().spec["lora"]["targets"] == "attention"
 
 
+@pytest.mark.slow
 class TestTexts:
     def test_confirmed_texts_make_the_first_model(
         self, writer: Any, base: Path, admin: Any, page_client: Any, api: Any, store: Path

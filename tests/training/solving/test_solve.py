@@ -140,6 +140,7 @@ def test_brackets_fractions_and_both_sides_are_worked_out_by_the_agent(ask, serv
     assert [step["action"] for step in told["trajectory"]] == actions
 
 
+@pytest.mark.slow
 def test_a_greedy_episode_is_given_again_until_another_model_or_an_erasure(ask, by, solver, server, deploy):
     change_cache(by=by, agent=solver, seconds=3600)
 

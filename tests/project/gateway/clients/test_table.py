@@ -10,6 +10,7 @@ PAGE = Path(__file__).resolve().parents[4] / "docs" / "gateway.md"
 ROW = re.compile(r"^\| `(?P<package>[^`]+)`[^|]*\| (?P<version>\d[\w.]+) \|", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_table_of_clients_has_the_versions_that_are_run() -> None:
     run = {tuple(text.split("==")) for client in CLIENTS if client.path.suffix == ".py" for text in client.requirements}
     python = {(name.partition("[")[0], version) for name, version in run}
