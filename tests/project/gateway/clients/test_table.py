@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.project.gateway.clients.running import PACKAGES
 from tests.project.gateway.clients.test_clients import CLIENTS
 
