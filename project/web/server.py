@@ -7,6 +7,7 @@ first process is killed, its workers answer until the next one has loaded (`on_s
 from __future__ import annotations
 
 import gc
+import sys
 from typing import Any
 
 from gunicorn.sock import create_sockets
@@ -15,6 +16,9 @@ from project.listening import count_listeners
 from project.logging import LOGGING
 
 gc.disable()  # loading makes much that stays: going through it again and again took a seventh of the time
+# A thread that computes, such as an export's, keeps the interpreter for so long while others wait, and a page waits
+# after each of its statements. By default it is 5 ms.
+sys.setswitchinterval(0.0005)
 
 bind = "127.0.0.1:8000"
 worker_class = "project.web.connections.WaitressWorker"
