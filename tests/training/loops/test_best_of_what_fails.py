@@ -16,7 +16,13 @@ from models_registry.models import Alias, AliasName, ModelVersion
 from models_registry.models.version import VersionState
 from tests.engine_task import labelled
 from tests.tiny_encoder import make_encoder
-from tools.factories import DatasetSnapshotFactory, EvaluationFactory, ModelVersionFactory, RewardSpecFactory, TrainingRunFactory
+from tools.factories import (
+    DatasetSnapshotFactory,
+    EvaluationFactory,
+    ModelVersionFactory,
+    RewardSpecFactory,
+    TrainingRunFactory,
+)
 from training.datasets.snapshots import import_labelled
 from training.errors import InvalidRun
 from training.loops.best import LATE, Limits, plan_best, start_best
