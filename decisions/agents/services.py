@@ -183,8 +183,8 @@ def check_setup(setup: AgentSetup) -> None:
     if not 0 <= setup.epsilon <= 1:
         faults.append(FieldFault("epsilon", f"{setup.epsilon} is out of range", "0 to 1"))
     if setup.exploration_budget is not None and not 0 < setup.exploration_budget <= 1_000:
-        reason = f"{setup.exploration_budget} is out of range"
-        faults.append(FieldFault("exploration_budget", reason, "above 0, up to 1,000"))
+        outside = f"{setup.exploration_budget} is out of range"
+        faults.append(FieldFault("exploration_budget", outside, "above 0, up to 1,000"))
     described = setup.action_space in CHATTING and setup.action_schema is not None
     if setup.action_space == ActionSpaceKind.STRUCTURED or described:
         reason = check_schema(setup.action_schema or {})
