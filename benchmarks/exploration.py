@@ -290,10 +290,10 @@ def main() -> int:
     parser.add_argument("--worlds", nargs="+", choices=list(LABELS), default=list(LABELS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
-    parser.add_argument("--quick", action="store_true", help="the domains, one seed, three ways")
+    parser.add_argument("--quick", action="store_true", help="the domains, one seed, four ways")
     options = parse(parser, "clinc150")
     if options.quick:
-        options.worlds, options.seeds, options.ways = ["domains"], [0], ["greedy", BASE, "thompson-0.05"]
+        options.worlds, options.seeds, options.ways = ["domains"], [0], ["usual", "budget", BASE, "thompson-0.05"]
     import torch
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
@@ -316,6 +316,9 @@ def main() -> int:
             mean, low, high = paired([a - b for a, b in zip(regrets[way], regrets[BASE], strict=True)])
             figure = f"{mean:+.0f} ({low:+.0f} to {high:+.0f}) of {statistics.fmean(regrets[BASE]):.0f}"
             report.add(f"{name}: regret of {way} less {BASE}", bound="measured", figure=figure, passed=True)
+        if {"usual", "budget"} <= regrets.keys():
+            mean = statistics.fmean(a - b for a, b in zip(regrets["budget"], regrets["usual"], strict=True))
+            report.bound(f"{name}: regret of budget less usual", mean, "<=", 0.0)
     return report.finish(measured=measured)
 
 
