@@ -97,6 +97,11 @@ ENTRIES = (
         "Choosing at random in a share ε of the decisions, so that the log also covers unlikely actions.",
     ),
     Entry(
+        "exploration budget",
+        ("exploration_budget",),
+        "The most right decisions of 1,000 that exploration is expected to give up, by the model's own probabilities.",
+    ),
+    Entry(
         "confidence",
         ("confidence",),
         "The probability that the model itself gives to the action, before temperature and exploration.",

@@ -30,6 +30,7 @@ TITLES = {
     "max_completion_tokens": "Completion tokens, at most",
     "temperature": "Temperature",
     "epsilon": "Epsilon",
+    "exploration_budget": "Exploration budget",
 }
 
 

@@ -49,6 +49,7 @@ class AgentSetup:
     max_completion_tokens: int | None = None
     temperature: float = 1.0
     epsilon: float = 0.05
+    exploration_budget: float | None = None
 
     def __post_init__(self) -> None:
         """Where no limits are given, agents that chat have none, and others the usual ones."""
@@ -181,6 +182,9 @@ def check_setup(setup: AgentSetup) -> None:
         faults.append(FieldFault("temperature", f"{setup.temperature} is not positive", "more than 0"))
     if not 0 <= setup.epsilon <= 1:
         faults.append(FieldFault("epsilon", f"{setup.epsilon} is out of range", "0 to 1"))
+    if setup.exploration_budget is not None and not 0 < setup.exploration_budget <= 1_000:
+        outside = f"{setup.exploration_budget} is out of range"
+        faults.append(FieldFault("exploration_budget", outside, "above 0, up to 1,000"))
     described = setup.action_space in CHATTING and setup.action_schema is not None
     if setup.action_space == ActionSpaceKind.STRUCTURED or described:
         reason = check_schema(setup.action_schema or {})
@@ -232,6 +236,7 @@ def create_agent_version(
         max_completion_tokens=setup.max_completion_tokens,
         temperature=setup.temperature,
         epsilon=setup.epsilon,
+        exploration_budget=setup.exploration_budget,
     )
     if acts:
         _point(agent, locked, None)

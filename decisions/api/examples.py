@@ -53,6 +53,7 @@ A_VERSION = {
     "max_completion_tokens": 16,
     "temperature": 1.0,
     "epsilon": 0.05,
+    "exploration_budget": None,
     "created_at": MOMENT,
 }
 AGENT_IN_FULL = AN_AGENT | {"champion": "filer:2", "current": A_VERSION}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from decisions.agents.choices import action_of, choices_of
 from decisions.agents.current import CurrentAgent
 from decisions.agents.prompts import PromptError, make_prompt
-from decisions.gateway.exploration import acting_policy, draw_action, greedy_policy
+from decisions.gateway.exploration import acting_policy, draw_action, exploration_share, greedy_policy
 from decisions.gateway.requests import DrawnAction, ModelReply, Rendering, ScoringPrompt, fault_of
 from decisions.ingest.schemas import DecideItem
 from decisions.models import ActionSpaceKind, AgentVersion
@@ -58,6 +58,7 @@ def _draw(reply: ModelReply, rng: random.Random, make_policy: Policy) -> DrawnAc
             for option, probability in zip(options, policy, strict=True)
         ],
         "other_arm_propensity": other[draw.index] if other else None,
+        **bounded_columns(version, reply.probabilities),
     }
     # A server that named an option has not said how sure it is.
     confidence = None if reply.picked else min(1.0, reply.probabilities[draw.index])
@@ -65,8 +66,21 @@ def _draw(reply: ModelReply, rng: random.Random, make_policy: Policy) -> DrawnAc
 
 
 def policy_of(version: AgentVersion, probabilities: Sequence[float]) -> tuple[float, ...]:
-    """What acts: the model's probabilities after the version's temperature and exploration."""
-    return acting_policy(probabilities, temperature=version.temperature, epsilon=version.epsilon)
+    """What acts: the model's probabilities after the version's temperature and exploration, within its budget."""
+    return acting_policy(
+        probabilities,
+        temperature=version.temperature,
+        epsilon=version.epsilon,
+        budget=version.exploration_budget,
+    )
+
+
+def bounded_columns(version: AgentVersion, probabilities: Sequence[float]) -> dict[str, float | None]:
+    """Columns of a decision in which the budget left less exploration than the version's: `epsilon` is the share that
+    it left, and no temperature alone says how the policy came about. Empty where the budget bound nothing."""
+    free = acting_policy(probabilities, temperature=version.temperature, epsilon=version.epsilon)
+    share = exploration_share(probabilities, free, version.exploration_budget)
+    return {} if share == 1.0 else {"temperature": None, "epsilon": share * version.epsilon}
 
 
 def other_policy(reply: ModelReply, make_policy: Policy = policy_of) -> tuple[float, ...] | None:

@@ -16,6 +16,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+PER = 1_000
+"""An exploration budget is counted in right decisions of so many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draw:
@@ -26,10 +29,13 @@ class Draw:
     policy: tuple[float, ...]
 
 
-def acting_policy(probabilities: Sequence[float], *, temperature: float, epsilon: float) -> tuple[float, ...]:
-    """(1 − ε)·softmax(log p / τ) + ε/K over K options; sums to 1.
+def acting_policy(
+    probabilities: Sequence[float], *, temperature: float, epsilon: float, budget: float | None = None
+) -> tuple[float, ...]:
+    """(1 − ε)·softmax(log p / τ) + ε/K over K options, within the budget; sums to 1.
 
-    `probabilities`: K numbers ≥ 0 with a positive sum. `temperature` τ > 0, `epsilon` ε in [0, 1].
+    `probabilities`: K numbers ≥ 0 with a positive sum. `temperature` τ > 0, `epsilon` ε in [0, 1]. `budget` in
+    (0, 1000]: see `exploration_share`.
     Raises ValueError for anything else: a policy that was not meant must not act.
     """
     if not probabilities:
@@ -43,7 +49,30 @@ def acting_policy(probabilities: Sequence[float], *, temperature: float, epsilon
     weights = [math.exp(value - most) for value in logs]
     scale = (1.0 - epsilon) / math.fsum(weights)
     uniform = epsilon / len(weights)
-    return tuple(weight * scale + uniform for weight in weights)
+    policy = tuple(weight * scale + uniform for weight in weights)
+    share = exploration_share(probabilities, policy, budget)
+    if share == 1.0:
+        return policy
+    best = greedy_policy(probabilities)
+    return tuple(share * m + (1.0 - share) * g for m, g in zip(policy, best, strict=True))
+
+
+def exploration_share(probabilities: Sequence[float], policy: Sequence[float], budget: float | None) -> float:
+    """λ in (0, 1]: the share of decisions in which `policy` μ may act where the budget leaves the others to the
+    likeliest option, so that λ · (max p − Σ_a μ(a) p(a)) ≤ budget / 1,000.
+
+    p(a) is the model's own estimate that a is right, so the bracket is what μ is expected to give up in one decision.
+    What acts is λ·μ + (1 − λ)·[a is likeliest]: whatever μ may choose keeps a probability above 0, and a choice among
+    options that seem equally good is free. `budget` > 0; None sets no bound. Raises ValueError for other budgets.
+    """
+    if budget is None:
+        return 1.0
+    if not 0 < budget <= PER:
+        raise ValueError(f"exploration budget {budget} out of range")
+    total = math.fsum(probabilities)
+    best = max(probabilities) / total
+    loss = best - math.fsum(m * p for m, p in zip(policy, probabilities, strict=True)) / total
+    return 1.0 if loss * PER <= budget else budget / PER / loss
 
 
 def model_probabilities(policy: Sequence[float], *, temperature: float, epsilon: float) -> tuple[float, ...] | None:

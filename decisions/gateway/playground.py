@@ -17,6 +17,7 @@ from decisions.agents.choices import action_of, choices_of, option_of
 from decisions.agents.current import space_of
 from decisions.agents.prompts import PromptError, make_prompt
 from decisions.errors import Erased
+from decisions.gateway.choosing import policy_of
 from decisions.gateway.exploration import acting_policy
 from decisions.gateway.reserving import estimate_scoring
 from decisions.models import ActionSpaceKind, Decision, Episode, Reward
@@ -124,11 +125,7 @@ def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Ed
         if told.score.refused:
             raise BackendRefused(f"{version} cannot be asked about this: {failure}")
         raise BackendUnavailable(f"{version} could not answer: {failure}")
-    policy = acting_policy(
-        thought,
-        temperature=setup.temperature if decision.temperature is None else decision.temperature,
-        epsilon=setup.epsilon if decision.epsilon is None else decision.epsilon,
-    )
+    policy = _acting_policy(decision, thought)
     taken, before = option_of(setup, decision.action), _recorded_policy(decision)
     first = max(range(len(thought)), key=thought.__getitem__)
     offers = tuple(
@@ -152,6 +149,20 @@ def ask_again(*, by: Actor, decision: Decision, version: ModelVersion, edits: Ed
         reward=_find_reward(decision),
         agrees=options[first] == taken,
         named=told.score.picked,
+    )
+
+
+def _acting_policy(decision: Decision, thought: Sequence[float]) -> tuple[float, ...]:
+    """With the decision's own temperature and ε. Where its agent's budget bound it, those of the agent's version: the
+    budget bounds them anew."""
+    setup = decision.agent_version
+    if setup.exploration_budget is not None and decision.temperature is None and decision.epsilon:
+        return policy_of(setup, thought)
+    return acting_policy(
+        thought,
+        temperature=setup.temperature if decision.temperature is None else decision.temperature,
+        epsilon=setup.epsilon if decision.epsilon is None else decision.epsilon,
+        budget=setup.exploration_budget,
     )
 
 

@@ -13,7 +13,7 @@ import random
 from decisions.agents.current import CurrentAgent
 from decisions.agents.items import ask_items
 from decisions.agents.prompts import PromptError
-from decisions.gateway.choosing import offered_options, other_policy, policy_of
+from decisions.gateway.choosing import bounded_columns, offered_options, other_policy, policy_of
 from decisions.gateway.exploration import draw_order, order_probability
 from decisions.gateway.requests import DrawnAction, ModelReply, Rendering, ScoringPrompt, fault_of
 from decisions.ingest.schemas import DecideItem
@@ -55,6 +55,7 @@ def draw(reply: ModelReply, rng: random.Random) -> DrawnAction:
             for option, probability in zip(prompt.options, policy, strict=True)
         ],
         "other_arm_propensity": order_probability(other, order.places) if other and order.propensity else None,
+        **bounded_columns(version, reply.probabilities),
     }
     confidence = None if reply.picked else min(1.0, reply.probabilities[order.places[0]])
     action = [prompt.options[place] for place in order.places]

@@ -77,6 +77,8 @@ class AgentVersion(WorkspaceOwned):
     have no limits of tokens (null): a prompt may be as long as the model reads, an answer as long as it writes.
 
     The acting policy is p^(1/`temperature`) over the options, mixed with `epsilon` of the uniform.
+    `exploration_budget`: the most right decisions of 1,000 that this is expected to give up, by the model's own
+    probabilities; None: any.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -92,6 +94,7 @@ class AgentVersion(WorkspaceOwned):
     max_completion_tokens = models.PositiveIntegerField(default=16, null=True, blank=True)
     temperature = models.FloatField(default=1.0)
     epsilon = models.FloatField(default=0.05)
+    exploration_budget = models.FloatField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -110,6 +113,11 @@ class AgentVersion(WorkspaceOwned):
             ),
             models.CheckConstraint(condition=Q(temperature__gt=0), name="agent_version_temperature_positive"),
             models.CheckConstraint(condition=Q(epsilon__gte=0, epsilon__lte=1), name="agent_version_epsilon_a_share"),
+            models.CheckConstraint(
+                condition=Q(exploration_budget__isnull=True)
+                | Q(exploration_budget__gt=0, exploration_budget__lte=1000),
+                name="agent_version_budget_of_a_thousand",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -118,6 +126,13 @@ class AgentVersion(WorkspaceOwned):
     @property
     def explores(self) -> bool:
         return self.action_space in EXPLORING
+
+    @property
+    def acting(self) -> dict[str, float]:
+        """What makes the acting policy of the model's probabilities, by name; no budget where there is none."""
+        budget = self.exploration_budget
+        bound = {} if budget is None else {"exploration_budget": budget}
+        return {"temperature": self.temperature, "epsilon": self.epsilon, **bound}
 
     @property
     def chats(self) -> bool:

@@ -65,6 +65,12 @@ class SetupForm(forms.Form):
     epsilon = forms.FloatField(
         help_text="From 0 to 1. The share of decisions that choose any option with equal probability."
     )
+    exploration_budget = forms.FloatField(
+        label="Exploration budget",
+        required=False,
+        help_text="Right decisions of 1,000 that exploration may be expected to give up, such as 20. Leave empty for "
+        "no limit.",
+    )
     action_space = forms.ChoiceField(choices=ActionSpaceKind.choices)
     max_prompt_tokens = forms.IntegerField(
         label="Prompt tokens, at most",
@@ -180,6 +186,7 @@ def write_setup(setup: AgentSetup) -> dict[str, Any]:
         "options": _write_options(setup.options),
         "temperature": setup.temperature,
         "epsilon": setup.epsilon,
+        "exploration_budget": "" if setup.exploration_budget is None else setup.exploration_budget,
         "action_space": setup.action_space,
         "max_prompt_tokens": "" if setup.max_prompt_tokens is None else setup.max_prompt_tokens,
         "max_completion_tokens": "" if setup.max_completion_tokens is None else setup.max_completion_tokens,

@@ -60,11 +60,13 @@ FORMS = {
         *("max_excess_failures", "min_requests_for_failures"),
     ),
     "agent-edit": (
-        *("base", "seen", "prompt_template", "options", "temperature", "epsilon", "action_space"),
+        *("base", "seen", "prompt_template", "options", "temperature", "epsilon"),
+        *("exploration_budget", "action_space"),
         *("max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema"),
     ),
     "agent-new": (
-        *("kind", "name", "slug", "unit", "prompt_template", "options", "temperature", "epsilon", "action_space"),
+        *("kind", "name", "slug", "unit", "prompt_template", "options", "temperature", "epsilon"),
+        *("exploration_budget", "action_space"),
         *("max_prompt_tokens", "max_completion_tokens", "action_schema", "state_schema"),
     ),
     "key-make": (
@@ -91,6 +93,7 @@ SETUP = {
     "options": "a\nb",
     "temperature": "1",
     "epsilon": "0.1",
+    "exploration_budget": "20",
     "action_space": "choice",
     "max_prompt_tokens": "64",
     "max_completion_tokens": "16",

@@ -170,6 +170,22 @@ class TestInTheLedger:
         verdict.version = champion
         verdict.save()
 
+    def test_what_a_budget_bound_is_not_estimated_from_and_the_new_version_keeps_to_it(
+        self, run: TrainingRun, tmp_path: Path
+    ) -> None:
+        kept = self.decide(run, 2)
+        version = AgentVersionFactory(agent=run.agent, number=9, temperature=1.0, epsilon=0.1, exploration_budget=20)
+        self.decide(run, 2, agent_version=version)  # a λ of 1: ε is as large as elsewhere
+        assert self.look(run, tmp_path) == set(kept)
+        log = write_log(run, tmp_path)
+        told = tmp_path / "log.jsonl"
+        told.write_text("".join(json.dumps({"id": row.id, "p": [0.5, 0.3, 0.2]}) + "\n" for row in log))
+        verdict = judge_by_log(run, log, told)
+        assert verdict.details["rows"] == 2 and verdict.details["exploration_budget"] == 20
+        assert choose_settings("posterior", root="tiny", rows=100, agent_version=version)["serving"] == {
+            "temperature": 1.0, "epsilon": 0.1, "exploration_budget": 20,
+        }  # fmt: skip
+
     def test_without_decisions_it_says_so(self, run: TrainingRun) -> None:
         verdict = judge_by_log(run, [], None)
         assert not verdict.passed and verdict.estimate is None

@@ -21,7 +21,8 @@ from django.conf import settings
 from django.db import connection
 
 from decisions.agents.current import find_current_version
-from decisions.gateway.exploration import acting_policy, order_probability
+from decisions.gateway.choosing import policy_of
+from decisions.gateway.exploration import order_probability
 from decisions.models.tombstones import NOT_ERASED
 from decisions.rewards.specs import current_reward_spec
 from models_registry.artifacts.opening import artifact_path
@@ -46,8 +47,8 @@ ROWS = 5_000
 """The newest so many decisions are judged by: older ones are of other times, and each costs a forward pass."""
 LOG_FILE = "data/log.jsonl"
 NO_DECISIONS = (
-    "There are no decisions with a reward, a propensity and an exploration share of at least "
-    f"{MIN_EXPLORATION} that this version and its ancestors have not learnt from."
+    "There are no decisions with a reward, a propensity, an exploration share of at least "
+    f"{MIN_EXPLORATION} and no exploration budget that this version and its ancestors have not learnt from."
 )
 
 # Decisions in `whole` datasets were learnt from; of those in `partly` the rows that were held back were not.
@@ -129,7 +130,8 @@ def _read(run: TrainingRun) -> Generator[tuple[LoggedDecision, dict[str, Any]]]:
     (docs/adr/0023-rows-by-shape.md); a shadow estimates what they would earn."""
     spec = current_reward_spec(run.agent)
     found, shapes = find_versions(run.agent, DatasetKind.LOGGED)
-    versions = {pk: version for pk, version in found.items() if shapes[pk] == CHOICE}
+    # A budget leaves enough exploration only where the model was unsure: such decisions say nothing of the others.
+    versions = {pk: one for pk, one in found.items() if shapes[pk] == CHOICE and one.exploration_budget is None}
     whole, partly = find_learnt(run)
     held_back = _find_held_back(run)
     asked: dict[str, Any] = {
@@ -229,16 +231,14 @@ def judge_by_log(run: TrainingRun, log: Sequence[LoggedDecision], path: Path | N
         return verdict
     acts = find_current_version(run.agent)
     assert acts is not None, "an agent that decided has a version"
-    policies = [
-        np.array(acting_policy(thoughts[row.id], temperature=acts.temperature, epsilon=acts.epsilon)) for row in rows
-    ]
+    policies = [np.array(policy_of(acts, thoughts[row.id])) for row in rows]
     gate = estimate_from_log(rows, [np.array(thoughts[row.id]) for row in rows], policies)
     versions = {row.version for row in rows}
     verdict.against_id = versions.pop() if len(versions) == 1 else None
     verdict.passed, verdict.refusals = gate.passed, list(gate.refusals)
     if is_finite(gate.difference):
         verdict.estimate, verdict.low, verdict.high = gate.difference.mean, gate.difference.low, gate.difference.high
-    verdict.details = describe_estimate(gate, rows) | {"temperature": acts.temperature, "epsilon": acts.epsilon}
+    verdict.details = describe_estimate(gate, rows) | acts.acting
     return verdict
 
 

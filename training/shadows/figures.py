@@ -17,7 +17,7 @@ import numpy as np
 from django.db import connection
 
 from decisions.agents.current import find_current_version
-from decisions.gateway.exploration import acting_policy
+from decisions.gateway.choosing import policy_of
 from decisions.gateway.ways import WRITING, way_of
 from decisions.models import AgentVersion, RewardSpec, Shadow
 from decisions.models.tombstones import NOT_ERASED
@@ -32,10 +32,12 @@ from training.shadows.valuing import list_needs, value_both
 
 _ANSWERS = f"""
 SELECT a.decision_id, a.place, a.places, a.probabilities, a.pick, a.agrees, a.tau,
-       coalesce(nullif(d.unit, ''), d.episode_id::text, d.id::text), d.propensity, d.epsilon,
+       coalesce(nullif(d.unit, ''), d.episode_id::text, d.id::text), d.propensity,
+       CASE WHEN v.exploration_budget IS NULL THEN d.epsilon END,
        d.model_version_id, d.policy_name, r.raw
   FROM decisions_shadowanswer a
   JOIN decisions_decision d ON d.id = a.decision_id
+  JOIN decisions_agentversion v ON v.id = d.agent_version_id
   LEFT JOIN LATERAL (
     SELECT value, raw FROM decisions_reward
      WHERE decision_id = d.id AND spec_id = %(spec)s ORDER BY version DESC LIMIT 1
@@ -49,7 +51,8 @@ SELECT a.decision_id, a.place, a.places, a.probabilities, a.pick, a.agrees, a.ta
 @dataclass(frozen=True, slots=True)
 class Answer:
     """An answer with its decision as they were read. `places` of what was done among the options, and the candidate's
-    probabilities as `thought`; of what is written there are neither, and `pick` is the candidate's own."""
+    probabilities as `thought`; no `epsilon` under an exploration budget, which leaves enough of it only where the model
+    was unsure; of what is written there are neither, and `pick` is the candidate's own."""
 
     decision: uuid.UUID
     places: tuple[int, ...]
@@ -95,7 +98,7 @@ class Figures:
 
 def measure_shadow(shadow: Shadow) -> Figures:
     """Over the newest `ROWS` answers to what the agent's current version chooses, ranks or writes. The candidate would
-    act with that version's temperature and ε."""
+    act with that version's temperature and ε, within its budget."""
     agent = shadow.agent
     spec = current_reward_spec(agent)
     acts = find_current_version(agent)
@@ -132,9 +135,7 @@ def find_untold(spec: RewardSpec) -> str:
 
 def estimate(rows: Sequence[Rewarded], acts: AgentVersion) -> OffPolicyGate:
     thoughts = [np.array(row.thought) for row in rows]
-    policies = [
-        np.array(acting_policy(row.thought, temperature=acts.temperature, epsilon=acts.epsilon)) for row in rows
-    ]
+    policies = [np.array(policy_of(acts, row.thought)) for row in rows]
     return estimate_at(rows, [row.places for row in rows], thoughts, policies)
 
 

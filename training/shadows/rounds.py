@@ -190,8 +190,7 @@ def _write_verdict(shadow: Shadow, figures: Figures, point: ShadowPoint) -> None
         estimate=point.estimate,
         low=point.low,
         high=point.high,
-        details=describe_estimate(figures.gate, figures.rows)
-        | {"temperature": acts.temperature, "epsilon": acts.epsilon, "shadow": str(shadow.id)},
+        details=describe_estimate(figures.gate, figures.rows) | acts.acting | {"shadow": str(shadow.id)},
     )
 
 

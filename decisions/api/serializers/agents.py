@@ -30,6 +30,7 @@ class AgentVersionSerializer(serializers.ModelSerializer[AgentVersion]):
             "max_completion_tokens",
             "temperature",
             "epsilon",
+            "exploration_budget",
             "created_at",
         ]
 
@@ -101,6 +102,12 @@ class AgentCreateSerializer(StrictBody):
     )
     temperature = serializers.FloatField(required=False)
     epsilon = serializers.FloatField(required=False)
+    exploration_budget = serializers.FloatField(
+        required=False,
+        allow_null=True,
+        help_text="Above 0, up to 1000: the most right decisions of 1,000 that exploration is expected to give up, by "
+        "the model's own probabilities. Null: any number",
+    )
 
 
 class AgentCacheSerializer(StrictBody):

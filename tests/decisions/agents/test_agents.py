@@ -38,6 +38,8 @@ def test_an_agent_comes_with_a_version_a_model_and_a_reward_spec(api):
         ({"options": ["a", "a"]}, "options"),
         ({"temperature": 0}, "temperature"),
         ({"epsilon": 1.5}, "epsilon"),
+        ({"exploration_budget": 0}, "exploration_budget"),
+        ({"exploration_budget": 1001}, "exploration_budget"),
         ({"action_space": "dance"}, "action_space"),
         ({"action_space": "structured", "action_schema": {"type": "nonsense"}}, "action_schema"),
         ({"action_space": "structured", "action_schema": {"$ref": "http://10.0.0.1/"}}, "action_schema"),

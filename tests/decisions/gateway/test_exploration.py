@@ -12,6 +12,7 @@ from decisions.gateway.exploration import (
     acting_policy,
     draw_action,
     draw_order,
+    exploration_share,
     first_places,
     greedy_policy,
     model_probabilities,
@@ -58,6 +59,27 @@ class TestExploration:
     def test_a_policy_that_was_not_meant_does_not_act(self, p, temperature, epsilon):
         with pytest.raises(ValueError, match=r".+"):
             acting_policy(p, temperature=temperature, epsilon=epsilon)
+
+    @given(PROBABILITIES, st.floats(0.05, 20), st.floats(0.01, 1), st.floats(0.01, 1000))
+    def test_a_budget_bounds_what_exploration_gives_up_and_forbids_no_option(self, p, temperature, epsilon, budget):
+        free = acting_policy(p, temperature=temperature, epsilon=epsilon)
+        policy = acting_policy(p, temperature=temperature, epsilon=epsilon, budget=budget)
+        estimates = [x / math.fsum(p) for x in p]
+        loss = max(estimates) - math.fsum(m * e for m, e in zip(policy, estimates, strict=True))
+        assert math.fsum(policy) == pytest.approx(1) and loss * 1000 <= budget + 1e-6
+        assert all(after > 0 for after in policy)
+        share = exploration_share(p, free, budget)
+        assert all(after >= share * before * (1 - 1e-9) for after, before in zip(policy, free, strict=True))
+
+    def test_a_budget_by_hand(self):
+        # ε/2 of 0.2 takes the worse option, which costs 0.1 · (0.9 − 0.1) = 0.08 a decision: a quarter of it fits.
+        bounded = acting_policy([0.9, 0.1], temperature=1e-3, epsilon=0.2, budget=20)
+        assert bounded == pytest.approx((0.975, 0.025))
+        # What seems equally good is free.
+        assert acting_policy([0.5, 0.5], temperature=1, epsilon=0.2, budget=0.01) == (0.5, 0.5)
+        for wrong in (0, -1, 1001, math.nan):
+            with pytest.raises(ValueError, match="budget"):
+                acting_policy([0.9, 0.1], temperature=1, epsilon=0.2, budget=wrong)
 
     @given(PROBABILITIES, st.floats(0.2, 3), st.floats(0, 0.9))
     def test_what_the_model_thought_comes_back_from_how_it_acted(self, p, temperature, epsilon):

@@ -61,6 +61,15 @@ def decision(agent: Any, by: Any) -> Decision:
 
 
 class TestADecision:
+    @pytest.mark.parametrize(("epsilon", "now"), [(0.1, 0.02), (0.0, 0.0)])
+    def test_is_asked_within_the_budget_that_bound_it_and_greedily_where_it_was_greedy(
+        self, epsilon: float, now: float, agent: Any, by: Any, version: ModelVersion, api: Any
+    ) -> None:
+        revise_agent(by=by, agent=agent, expected=1, changes={"epsilon": 0.3, "exploration_budget": 20})
+        made = DecisionFactory(agent=agent, action=OPTIONS[0], propensity=0.9, temperature=None, epsilon=epsilon)
+        told = api("route:read").post(f"decisions/{made.id}/ask", {"version": str(version)}).json()
+        assert told["offers"][0]["now"] == pytest.approx(1 - now)
+
     def test_is_asked_again_side_by_side_and_nothing_is_recorded(
         self, decision: Decision, version: ModelVersion, server: Any, api: Any
     ) -> None:

@@ -92,6 +92,22 @@ def test_every_way_asks_under_the_version_s_system_prompt(space, revise, remote,
     assert Decision.objects.get().state == STATE
 
 
+@pytest.mark.parametrize("space", ["choice", "ranking"])
+def test_an_exploration_budget_bounds_what_acts_and_is_recorded(space, revise, remote, ask):
+    """The server's pick counts as surely right, so ε 0.3 of two gives up 0.15: a budget of 20 in 1,000 leaves 2/15."""
+    fields = {"options": ["home", "work"]} if space == "choice" else {}
+    revise(space, "Is {{ options }} right for {{ text }}?", epsilon=0.3, exploration_budget=20, **fields)
+    _, server = remote("gpt")
+    server.answers += [says("home")] if space == "choice" else [says("yes"), says("no")]
+    answer = ask(**({"options": ["a", "b"], "places": 1} if space == "ranking" else {})).json()
+    row = Decision.objects.get()
+    assert sorted(answer["probabilities"].values()) == pytest.approx([0.02, 0.98])
+    assert (row.temperature, row.epsilon) == (None, pytest.approx(0.3 * 2 / 15))
+    chosen = row.action if space == "choice" else row.action[0]
+    assert row.propensity == answer["propensity"] == pytest.approx(answer["probabilities"][chosen])
+    assert {one["action"]: one["probability"] for one in row.alternatives} == answer["probabilities"]
+
+
 class TestRanking:
     def test_a_server_without_probabilities_says_yes_or_no_of_each_item(self, revise, remote, ask):
         revise("ranking", "Is {{ options }} right for {{ text }}?", epsilon=0.3)

@@ -38,6 +38,8 @@ IMPOSSIBLE = [
     (AgentFactory, {"kind": "ORACLE"}),
     (AgentVersionFactory, {"temperature": 0.0}),
     (AgentVersionFactory, {"epsilon": -0.1}),
+    (AgentVersionFactory, {"exploration_budget": 0}),
+    (AgentVersionFactory, {"exploration_budget": 1001}),
     (AgentVersionFactory, {"action_space": "dance"}),
     (RewardSpecFactory, {"low": 1.0, "high": 1.0}),
     (RewardSpecFactory, {"clamp": 0.0}),

@@ -153,7 +153,7 @@ class TestReading:
         self, space: str, workspace: Any, owner: Any, page_client: Any
     ) -> None:
         helper = AgentFactory(workspace=workspace, slug="helper")
-        AgentVersionFactory(agent=helper, action_space=space, options=None, epsilon=0.125)
+        AgentVersionFactory(agent=helper, action_space=space, options=None, epsilon=0.125, exploration_budget=7.5)
         client, path = page_client(owner), at("agent-edit", helper)
         text, explores = client.get(path).content.decode(), space in EXPLORING
         assert ("Epsilon" in text, "Exploration" in text, "Sampling" in text) == (explores, explores, True)
@@ -161,6 +161,7 @@ class TestReading:
         sent = hidden(text) | filled(helper, system_prompt="Be brief.")
         shown = client.post(path, sent).content.decode()
         client.post(path, sent | hidden(shown) | {"make": "1"})
+        assert helper.versions.latest("number").exploration_budget == 7.5
         assert helper.versions.latest("number").epsilon == 0.125 and ("Epsilon" in shown) == explores
 
     def test_versions_are_read_by_cursor(self, agent: Any, viewer: Any, page_client: Any) -> None:
@@ -215,7 +216,7 @@ class TestChanging:
         shown = client.get(path).content.decode()
         assert hidden(shown)["base"] == "1" and "{{ text }}" in shown
         told = {"prompt_template": "File it.\r\n{{ text }}", "system_prompt": "You file.\r\nBe quick."}
-        sent = filled(agent, epsilon="0.2", **told)
+        sent = filled(agent, epsilon="0.2", exploration_budget="20", **told)
         preview = client.post(path, sent)
         text = preview.content.decode()
         assert preview.status_code == 200 and "<ins>File it.</ins>" in text and "Create version 2" in text
@@ -225,10 +226,15 @@ class TestChanging:
         assert made.status_code == 302 and made["Location"] == at("agent", agent)
         version = agent.versions.get(number=2)
         assert (version.prompt_template, version.epsilon) == ("File it.\n{{ text }}", 0.2)
+        assert version.exploration_budget == 20
+        assert "gives up at most 20 right decisions of 1,000" in client.get(at("agent", agent)).content.decode()
         assert version.system_prompt == "You file.\nBe quick."
         assert "You file.\nBe quick.</pre>" in client.get(at("agent", agent)).content.decode()
         entry = AuditEntry.objects.filter(action="agent_version.created").latest("id")
-        assert (entry.actor, entry.details["changed"]) == (owner.email, ["prompt_template", "system_prompt", "epsilon"])
+        assert (entry.actor, entry.details["changed"]) == (
+            owner.email,
+            ["prompt_template", "system_prompt", "epsilon", "exploration_budget"],
+        )
 
     def test_a_version_is_kept_without_being_used_and_used_by_none_while_versions_are_compared(
         self, agent: Any, by: Any, client: Any
@@ -306,6 +312,7 @@ class TestChanging:
             ("options", "[1, 2]", "Enter a JSON list of texts"),
             ("temperature", "0", "is not positive"),
             ("epsilon", "1.5", "is out of range"),
+            ("exploration_budget", "0", "is out of range"),
             ("action_space", "dance", "Select a valid choice"),
             ("max_prompt_tokens", "1", "greater than or equal to 4"),
             ("state_schema", "[]", "Enter a JSON object"),

@@ -14,7 +14,7 @@ from decisions.queries.chat_shown import show_calls, show_chat
 from decisions.queries.decision_shown import show_decision
 from tests.decisions.pages.decision_pages import at
 from tools.chats import CHAT_STATE, make_chat_decision
-from tools.factories import DecisionFactory, EpisodeFactory
+from tools.factories import AgentVersionFactory, DecisionFactory, EpisodeFactory
 
 
 def chat(**more: Any) -> dict[str, Any]:
@@ -165,3 +165,10 @@ def test_a_choice_says_as_much_of_its_exploration_as_is_known(
     decision = DecisionFactory(agent=agent, temperature=temperature, epsilon=epsilon)
     text = seen(page_client(viewer).get(at("decision", decision)).content.decode())
     assert f"{says} Model" in text[text.index("xploration") :]
+
+
+def test_a_choice_names_the_budget_that_bound_its_exploration(agent: Any, viewer: Any, page_client: Any) -> None:
+    version = AgentVersionFactory(agent=agent, exploration_budget=20)
+    decision = DecisionFactory(agent=agent, agent_version=version, temperature=None, epsilon=0.013)
+    text = seen(page_client(viewer).get(at("decision", decision)).content.decode())
+    assert "ε 1.3%, budget 20 Model" in text[text.index("xploration") :]

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from decisions.gateway.exploration import acting_policy
 from decisions.rewards.components import ComponentError, Facts
 from training.engine.attempt.attempt import Attempt
 from training.engine.attempt.events import Events
@@ -314,6 +315,17 @@ def test_serving_probabilities_sharpen_and_explore() -> None:
     assert acting.sum(1).tolist() == pytest.approx([1.0, 1.0])
     assert acting[0, 0].item() == pytest.approx(0.9 * 0.36 / 0.46 + 0.1 / 3)
     assert acting[1].tolist() == pytest.approx([0.9 * 0.9 + 0.05, 0.9 * 0.1 + 0.05, 0.0])
+
+
+def test_serving_probabilities_keep_to_the_budget_as_the_gateway_does() -> None:
+    rows = [[0.7, 0.2, 0.1], [0.5, 0.5], [0.98, 0.02]]
+    log_p = torch.full((3, 3), NO_OPTION, dtype=torch.float64)
+    for place, row in enumerate(rows):
+        log_p[place, : len(row)] = torch.tensor(row, dtype=torch.float64).log()
+    serving = Serving(temperature=0.8, epsilon=0.1, exploration_budget=20)
+    acting = serving_probabilities(log_p, torch.tensor([3, 2, 2]), serving)
+    for row, policy in zip(rows, acting.tolist(), strict=True):
+        assert policy[: len(row)] == pytest.approx(acting_policy(row, temperature=0.8, epsilon=0.1, budget=20))
 
 
 def test_a_reward_that_cannot_be_computed_is_not_zero() -> None:

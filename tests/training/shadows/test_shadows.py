@@ -243,6 +243,14 @@ class TestRankings:
         assert point.low < 0.8 - 1 / 3 < point.high and point.low > 0 == len(point.refusals)
         assert shadow.enough_at is not None and point.look == 1
 
+    def test_what_a_budget_bound_is_not_estimated_from(self, agent: Any, by: Any, candidate: ModelVersion) -> None:
+        AgentVersionFactory(agent=agent, action_space="ranking", prompt_template="{{ options }}", exploration_budget=20)
+        shadow = begin(by, agent, candidate, min_decisions=600)
+        fill(shadow, 640, ranked=True)
+        play(shadow)
+        point = shadow.points.get()
+        assert point.agreement is not None and point.estimate is None
+
 
 def write(shadow: Shadow, count: int) -> None:
     """Answers to decisions of texts: every third names the day, and every answer of the candidate but each tenth."""

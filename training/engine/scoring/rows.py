@@ -52,10 +52,17 @@ def divergence(log_p: Tensor, start: Tensor) -> Tensor:
 
 
 def serving_probabilities(log_p: Tensor, offered: Tensor, serving: Serving) -> Tensor:
-    """(n, K) log-probabilities, (n,) numbers of options → the acting policy: (1 − ε) · p^(1/τ) / Σ p^(1/τ) + ε / K.
+    """(n, K) log-probabilities, (n,) numbers of options → the acting policy: (1 − ε) · p^(1/τ) / Σ p^(1/τ) + ε / K,
+    within the budget as `decisions.gateway.exploration` has it.
 
     Columns beyond a row's own options are 0.
     """
     inside = torch.arange(log_p.shape[1])[None] < offered[:, None]
     sharpened = (log_p / serving.temperature).masked_fill(~inside, float("-inf")).softmax(-1)
-    return (1 - serving.epsilon) * sharpened + serving.epsilon * inside / offered[:, None]
+    policy = (1 - serving.epsilon) * sharpened + serving.epsilon * inside / offered[:, None]
+    if serving.exploration_budget is None:
+        return policy
+    p = log_p.masked_fill(~inside, float("-inf")).softmax(-1)
+    loss = p.amax(-1) - (policy * p).sum(-1)
+    share = (serving.exploration_budget / 1000 / loss.clamp(min=1e-12)).clamp(max=1.0)[:, None]
+    return share * policy + (1 - share) * nn.functional.one_hot(p.argmax(-1), p.shape[1])

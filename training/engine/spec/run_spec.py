@@ -171,10 +171,12 @@ class Data(Strict):
 
 
 class Serving(Strict):
-    """The policy that will act: p^(1/temperature), mixed with epsilon of the uniform."""
+    """The policy that will act: p^(1/temperature), mixed with epsilon of the uniform. exploration_budget: the most
+    right decisions of 1,000 that this is expected to give up, by the model's own probabilities; None: any."""
 
     temperature: float = Field(default=1.0, gt=0, le=100)
     epsilon: float = Field(default=0.0, ge=0, le=1)
+    exploration_budget: float | None = Field(default=None, gt=0, le=1000)
 
 
 class Evaluate(Strict):

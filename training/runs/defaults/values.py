@@ -148,7 +148,7 @@ class Defaults:
         """Acting on its tasks, or a first model from demonstrations; both are measured on the held-out tasks."""
         longest = chosen.statistics.get("longest_observation")
         version = self.agent_version
-        serving = {"temperature": version.temperature, "epsilon": version.epsilon} if version is not None else {}
+        serving = version.acting if version is not None else {}
         if chosen.is_of_tasks:
             most = MOST_OF_TINY if self.root == TINY else None
             told = choose_task_settings(is_tiny=self.root == TINY, longest=longest, most=most) | {"serving": serving}
@@ -187,7 +187,7 @@ def choose_settings(
             tokens = min(tokens or MOST_OF_TINY, MOST_OF_TINY)
         if tokens is not None:  # else the engine takes the room that the model has
             told["max_prompt_tokens"] = tokens
-        told["serving"] = {"temperature": agent_version.temperature, "epsilon": agent_version.epsilon}
+        told["serving"] = agent_version.acting
     return told
 
 
