@@ -96,8 +96,9 @@ def decide(evidence: Evidence, bounds: Bounds) -> Verdict:
 
     Harm wins over benefit, and needs neither age nor minimum counts: leaving is always safe. A sample-ratio
     mismatch forbids promotion and giving up: its figures say nothing. A nan e-value counts as no evidence.
-    An experiment is given up at the age at which it could be promoted, so that it has met what a promotion has to meet
-    (a week's days), and not once E⁺ has reached its bound: then the treatment is better, only not by much.
+    An experiment is given up only with the age and units of a promotion, so that it has met the same (a week's days),
+    and only while nothing speaks for a difference (E⁺ and E⁻ <= 1): a treatment that is a little better may still be
+    promoted, and a worse one is rolled back.
     """
     harms = _find_harms(evidence, bounds)
     if harms:
@@ -115,7 +116,8 @@ def _is_futile(evidence: Evidence, bounds: Bounds) -> bool:
     return (
         bounds.futility_e is not None
         and evidence.log_e_futile >= math.log(bounds.futility_e)
-        and evidence.log_e_plus < math.log(bounds.promote_e)
+        and max(evidence.log_e_plus, evidence.log_e_minus) <= 0.0
+        and min(evidence.matured_control, evidence.matured_treatment) >= bounds.min_units_per_arm
         and evidence.age_seconds >= bounds.min_seconds
         and not evidence.sample_ratio_mismatch
     )

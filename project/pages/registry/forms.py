@@ -200,7 +200,8 @@ class ExperimentForm(forms.Form):
         label="Give up at E of futility",
         required=False,
         initial=write_number(_plan.futility_e),
-        help_text="The experiment ends undecided once the version is shown not to be better by the smallest effect. "
+        help_text="The experiment ends undecided once the version is shown not to be better by the smallest effect, "
+        "and nothing speaks for a difference. "
         "A version that is better by it is given up with a probability of at most 1 in this number. Leave empty for "
         "never.",
     )

@@ -131,7 +131,7 @@ def test_an_e_value_is_written_as_people_read_it(log_e, written):
 
 
 class TestGivingUp:
-    FUTILE = change(log_e_plus=math.log(5), log_e_futile=math.log(21))
+    FUTILE = change(log_e_plus=-0.1, log_e_futile=math.log(21))
 
     def test_ends_what_is_not_better_by_what_is_worth_finding(self):
         verdict = decide(self.FUTILE, GIVES_UP)
@@ -147,8 +147,12 @@ class TestGivingUp:
             ({"log_e_futile": math.nan}, "continue"),
             ({"age_seconds": 604_799}, "continue"),
             ({"sample_ratio_mismatch": True}, "continue"),
-            # Better, only not by much: it waits for the guardrail, or is promoted.
-            ({"log_e_plus": math.log(41), "guardrails": (Guardrail("cost", 0.0, 0.0, 0),)}, "continue"),
+            ({"matured_treatment": 499}, "continue"),
+            # Perhaps better, only not by much: it may still be promoted.
+            ({"log_e_plus": 0.1}, "continue"),
+            # Perhaps worse: it may be rolled back.
+            ({"log_e_minus": 0.1}, "continue"),
+            ({"log_e_plus": math.nan}, "continue"),
             ({"log_e_plus": math.log(41)}, "promote"),
             ({"log_e_minus": math.log(21)}, "roll_back"),
         ],
