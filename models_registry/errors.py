@@ -2,7 +2,9 @@
 
 import uuid
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
+from typing import Self
 
 from jobs.errors import Permanent
 from workspaces.errors import Conflict, NotAllowed, NotFound, ReckonerError, TooManyRequests, Unavailable
@@ -77,10 +79,18 @@ class NoExperiment(Conflict):
 
 
 class BackendUnavailable(Unavailable):
-    """`backend`: of a chat, the one that was asked last; None for the instance's own model server, or nobody."""
+    """`backend`: of a chat, the one that was asked last; None for the instance's own model server, or nobody. `held`:
+    for how many seconds the server had a question whose answer did not come, or is none, so that it may count it; None
+    where it did no work."""
 
     code = "backend_unavailable"
     backend: uuid.UUID | None = None
+    held: float | None = None
+
+    def after(self, seconds: float | None) -> Self:
+        """Notes `held`."""
+        self.held = seconds
+        return self
 
 
 class BackendTooSlow(BackendUnavailable):
@@ -96,13 +106,14 @@ class BackendBusy(BackendUnavailable):
 
 
 class BackendRefused(ReckonerError):
-    """The model server said that what was asked of it is wrong. `backend` as of BackendUnavailable; `backends`: of
-    several questions, by their ids."""
+    """The model server said that what was asked of it is wrong. `backend` as of BackendUnavailable; `backends` and
+    `costs`: of several questions, by their ids; what servers did for them before, None if nothing."""
 
     status = 422
     code = "backend_refused"
     backend: uuid.UUID | None = None
     backends: Mapping[uuid.UUID, uuid.UUID | None] = MappingProxyType({})
+    costs: Mapping[uuid.UUID, Decimal | None] = MappingProxyType({})
 
 
 class ChatRefused(BackendRefused):

@@ -256,6 +256,12 @@ ENTRIES = (
         "at any time.",
     ),
     Entry(
+        "futility",
+        ("futility_e", "log_e_futile"),
+        "The version is shown not to be better by the smallest effect that is worth finding: the experiment ends "
+        "undecided.",
+    ),
+    Entry(
         "contrast",
         ("conditioned", "rescaled"),
         "How units of both arms are compared: plainly, or conditioned on what both versions would have decided.",

@@ -16,7 +16,8 @@ from decisions.chats.requests import Chat
 from decisions.chats.written import Written
 from decisions.gateway.requests import Answerer
 from models_registry.backends.chatting import Attempt
-from models_registry.backends.token_estimates import Sizes, estimate_most_written, estimate_tokens
+from models_registry.backends.lost_answers import limit_written
+from models_registry.backends.token_estimates import Sizes, estimate_tokens
 from models_registry.calls.estimates import Question, add_highest_costs, estimate_highest_cost
 from workspaces.access.actors import Actor
 
@@ -46,10 +47,8 @@ def estimate_cost(by: Actor, chat: Chat, attempts: Sequence[Attempt], answerers:
 def estimate_unheard_cost(chat: Chat, current: CurrentAgent, attempt: Attempt, seconds: float) -> Decimal:
     """Returns what a server costs that has had the chat for so long, and of whose answer no word is known: the prompt,
     and as much as it can have written in that time."""
-    place, most = attempt.place, _most_tokens(chat, attempt)
-    fastest = estimate_most_written(place.endpoint, place.model, seconds)
-    if fastest is not None:
-        most = min(fastest, most if most is not None else fastest)
+    place = attempt.place
+    most = limit_written(place.endpoint, place.model, _most_tokens(chat, attempt), seconds)
     return estimate_highest_cost([Question(place, _measure_sent(chat, current), most)])
 
 

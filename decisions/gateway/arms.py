@@ -199,4 +199,5 @@ def _refuse_what_no_model_answers(replies: Sequence[ModelReply]) -> None:
     if refused:
         error = BackendRefused("The model server cannot score this request.", faults=refused)
         error.backends = {one.request.id: one.backend for one in replies}
+        error.costs = {one.request.id: one.call_cost for one in replies}
         raise error

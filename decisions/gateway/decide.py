@@ -184,7 +184,14 @@ def ask_models(by: Actor, requests: Sequence[RoutedRequest], now: dt.datetime) -
     except BackendRefused as error:
         reason = "; ".join(fault.reason for fault in error.faults) or error.message
         endings = [
-            Ending(one.id, CallState.FAILED, backend=error.backends.get(one.id), error=reason) for one in requests
+            Ending(
+                one.id,
+                CallState.FAILED,
+                backend=error.backends.get(one.id),
+                error=reason,
+                cost=error.costs.get(one.id),
+            )
+            for one in requests
         ]
         close_calls(by=by, endings=endings, now=now)
         raise

@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from uuid import UUID
 
-import msgspec
-
 from decisions.gateway.requests import Answerer, RenderedPrompt, RoutedRequest, ScoringPrompt
+from models_registry.backends.lost_answers import measure_scoring, measure_writing
 from models_registry.backends.openai import MAX_TOKENS
 from models_registry.backends.places import Place, find_places
 from models_registry.backends.prompts import Prompt
-from models_registry.backends.token_estimates import Sizes
 from models_registry.calls.estimates import Question, add_highest_costs, estimate_highest_cost
 from models_registry.calls.records import Opening
 from models_registry.models import ModelVersion
@@ -59,10 +57,8 @@ def _ask(places: Sequence[Place], prompt: RenderedPrompt) -> list[Question]:
     if isinstance(prompt, ScoringPrompt):
         return [one for filled in prompt.prompts for one in _score(places, filled, prompt.scored)]
     order = prompt.order
-    sent = len(msgspec.json.encode([order.prompt.as_messages(), order.tools, order.schema]))
-    return [Question(place, Sizes(sent), order.max_tokens) for place in places]
+    return [Question(place, measure_writing(order), order.max_tokens) for place in places]
 
 
 def _score(places: Sequence[Place], prompt: Prompt, options: Sequence[str]) -> list[Question]:
-    sent = len(msgspec.json.encode([prompt.as_messages(), options]))
-    return [Question(place, Sizes(sent), MAX_TOKENS) for place in places]
+    return [Question(place, measure_scoring(prompt, options), MAX_TOKENS) for place in places]

@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -29,7 +30,8 @@ AS_BYTES = "surrogateescape"
 """Bytes that are not UTF-8 are kept as what they were, so that only their record is refused."""
 BYTE = re.compile("[\udc80-\udcff]")
 DECODER = json.JSONDecoder(strict=False)  # control characters are for the check of each record
-NEXT_BRACKET = re.compile(r'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+([\[\]{}])', re.DOTALL)
+NEXT_BRACKETS = re.compile(r'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+([\[{]++|[\]}]++)', re.DOTALL)
+"""Brackets that stand side by side are one step of Python, however many."""
 JSON_ENDINGS = (".json", ".jsonl", ".ndjson")
 
 
@@ -130,6 +132,7 @@ def read_values(file: BinaryIO, name: str, reading: Reading, *, line: int = 1) -
     text = io.TextIOWrapper(io.BufferedReader(_Counted(file, reading)), encoding="utf-8", errors=AS_BYTES, newline="")
     buffer, at, wanted = "", 0, 1
     counted = 0  # where `line` is
+    closing = Closing()
     in_list: bool | None = None
     ended = False
     while True:
@@ -157,7 +160,7 @@ def read_values(file: BinaryIO, name: str, reading: Reading, *, line: int = 1) -
         line += buffer.count("\n", counted, start)
         at = counted = start
         place = Place(name, line)
-        end = find_end(buffer, start, ended=ended)
+        end = find_end(buffer, start, ended=ended, closing=closing)
         if end is None:
             if ended or len(buffer) - at > LONGEST_RECORD:
                 cut = "is not JSON, or is cut off" if _is_unicode(buffer[at:]) else "is not UTF-8"
@@ -167,41 +170,54 @@ def read_values(file: BinaryIO, name: str, reading: Reading, *, line: int = 1) -
             wanted = 2 * max(CHUNK, len(buffer) - at)
             continue
         yield decode(buffer[start:end].encode(errors=AS_BYTES), place)
-        at, wanted = end, 1
+        at, wanted, closing = end, 1, Closing()
 
 
-def find_end(text: str, start: int, *, ended: bool) -> int | None:
+@dataclass(slots=True)
+class Closing:
+    """The search for the bracket that closes a value, as far as its text was seen: every bracket is counted once,
+    however often more text has to come. at: characters from the value's start. depth: brackets that are open there."""
+
+    at: int = 0
+    depth: int = 0
+
+    def find(self, text: str) -> int | None:
+        """Returns where the value ends that `text` begins with; None where that does not close it."""
+        while (found := NEXT_BRACKETS.match(text, self.at)) is not None:
+            begin, end = found.span(1)
+            if text[begin] in "[{":
+                self.depth += end - begin
+            elif end - begin < self.depth:
+                self.depth -= end - begin
+            else:
+                last = begin + max(self.depth, 1)
+                return last if last > 1 else None
+            self.at = end
+        return None
+
+
+def find_end(text: str, start: int, *, ended: bool, closing: Closing | None = None) -> int | None:
     """Where the value that begins at `start` ends, also of an object or list that is no JSON, so that what follows it
-    is read; None while more text is needed to know."""
+    is read; None while more text is needed to know. `closing`: of an earlier call for the same value with less text."""
+    closing = Closing() if closing is None else closing
     # In growing pieces: an error of Python's decoder counts the lines of all text before it.
     size = SHORT_VALUE
     while True:
         is_all = start + size >= len(text)
-        if (end := _find_end(text[start : start + size], ended=ended and is_all)) is not None:
+        if (end := _find_end(text[start : start + size], closing, ended=ended and is_all)) is not None:
             return start + end
         if is_all:
             return None
         size *= 8
 
 
-def _find_end(text: str, *, ended: bool) -> int | None:
+def _find_end(text: str, closing: Closing, *, ended: bool) -> int | None:
     try:
         _, end = DECODER.raw_decode(text)
     except (ValueError, RecursionError):
-        return _find_closing(text, 0)
+        return closing.find(text)
     # A number at the very end may go on in the next chunk.
     return end if end < len(text) or ended else None
-
-
-def _find_closing(text: str, start: int) -> int | None:
-    """Behind the bracket that closes the one at `start`; None where there is none."""
-    at, depth = start, 0
-    while (found := NEXT_BRACKET.match(text, at)) is not None:
-        at = found.end()
-        depth += 1 if found[1] in "[{" else -1
-        if depth <= 0:
-            return at if at > start + 1 else None
-    return None
 
 
 def read_csv(path: Path, reading: Reading) -> Iterator[Record | Refusal]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from decisions.importers.opening import open_utf8
-from decisions.importers.reading import CHUNK, LONGEST_RECORD, find_end, read_values, refuse_file
+from decisions.importers.reading import CHUNK, LONGEST_RECORD, Closing, find_end, read_values, refuse_file
 from decisions.importers.records import (
     Reading,
     Record,
@@ -93,12 +93,12 @@ def _read_info(opened: BinaryIO, at: int | None) -> Any:
     """None where it cannot be read."""
     if at is None:
         return None
-    size = CHUNK
+    size, closing = CHUNK, Closing()
     while size <= LONGEST_RECORD:
         opened.seek(at)
         content = opened.read(size)
         text, ended = content.decode(errors="replace").lstrip(), len(content) < size
-        if (end := find_end(text, 0, ended=ended)) is not None:
+        if (end := find_end(text, 0, ended=ended, closing=closing)) is not None:
             return from_text(text[:end])
         size = LONGEST_RECORD + 1 if ended else 4 * size
     return None

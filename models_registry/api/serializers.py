@@ -218,6 +218,7 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "units_conditioned",
             "log_e_plus",
             "log_e_minus",
+            "log_e_futile",
             "estimate",
             "low",
             "high",
@@ -237,6 +238,7 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
             "holdout_share",
             "holdout_seconds",
             "smallest_effect",
+            "futility_e",
             "expected_seconds",
             "started_at",
             "ended_at",
@@ -406,7 +408,13 @@ class BoundsSerializer(StrictBody):
     )
     holdout_seconds = serializers.FloatField(required=False, help_text="How long the holdout lasts; default: 28 days")
     smallest_effect = serializers.FloatField(
-        required=False, help_text="The difference of mean rewards that is worth finding; the estimate assumes it"
+        required=False, help_text="The difference of mean rewards that is worth finding; the estimate and futility assume it"
+    )
+    futility_e = serializers.FloatField(
+        required=False,
+        allow_null=True,
+        help_text="Evidence that it is not better by smallest_effect, at which it ends as futile; null for never;"
+        " default: 20",
     )
 
     def read_plan(self) -> ExperimentPlan:

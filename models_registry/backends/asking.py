@@ -21,8 +21,9 @@ from django.conf import settings
 
 from models_registry.backends.breaker import Breaker
 from models_registry.backends.endpoint import Client, Endpoint, Score, ScoreItem, WriteItem, Written
+from models_registry.backends.lost_answers import measure_scoring, measure_writing, price_lost
 from models_registry.backends.model_server import ModelServerClient
-from models_registry.backends.openai import OpenAIClient
+from models_registry.backends.openai import MAX_TOKENS, OpenAIClient
 from models_registry.backends.places import Place, find_places
 from models_registry.backends.prompts import Prompt
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
@@ -61,7 +62,8 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Told:
     """The score, and who gave it; `failures` says of each server that was asked before, or left out, why. `last`: the
-    server that was asked last; None where none was. `wasted`: what answers cost that could not be used."""
+    server that was asked last; None where none was. `wasted`: what answers cost that could not be used, and those
+    that did not come, estimated."""
 
     score: Score
     endpoint: Endpoint | None = None
@@ -127,9 +129,20 @@ class _Open(Generic[Q, A]):
     def say(self) -> str:
         return " ".join(self.failures) or f"{self.asked.version} is deployed nowhere."
 
-    def waste(self, endpoint: Endpoint, answer: Score | Written) -> None:
+    def waste(self, endpoint: Endpoint, model: str, answer: Score | Written) -> None:
         """Notes the cost of an answer that cannot be used."""
         self.wasted += endpoint.price(answer.tokens_in, answer.tokens_out) or 0
+        self.lose(endpoint, model, answer.held)
+
+    def lose(self, endpoint: Endpoint, model: str, held: float | None) -> None:
+        """Notes the cost of an answer that did not come. `held`: as of BackendUnavailable."""
+        if held is None:
+            return
+        if isinstance(self.asked, Ordered):
+            sent, most = measure_writing(self.asked.item), self.asked.item.max_tokens
+        else:
+            sent, most = measure_scoring(self.asked.prompt, self.asked.options), MAX_TOKENS
+        self.wasted += price_lost(endpoint, model, sent, most, held)
 
 
 Send = Callable[[Endpoint, bool, Sequence[tuple[_Open[Q, A], str]]], None]
@@ -205,6 +218,8 @@ def _ask(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Q, A], str]]
         except BackendUnavailable as error:
             breaker.failed(time.monotonic(), at_once=isinstance(error, BackendTooSlow))
             failure = error.message
+            for one, model in todo:
+                one.lose(endpoint, model, error.held)
         except BackendRefused as error:
             breaker.succeeded()
             failure = error.message
@@ -219,11 +234,11 @@ def _score(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Asked, Tol
     seconds = endpoint.timeout_seconds if last else _short(endpoint)
     items = [ScoreItem(model, one.asked.prompt, one.asked.options, one.asked.max_prompt_tokens) for one, model in todo]
     scores = CLIENTS[endpoint.kind].score(endpoint, items, seconds=seconds)
-    for (one, _), score in zip(todo, scores, strict=True):
+    for (one, model), score in zip(todo, scores, strict=True):
         if score.probabilities is not None or score.refused:
             one.told = Told(score, endpoint, tuple(one.failures), wasted=one.wasted)
         else:
-            one.waste(endpoint, score)
+            one.waste(endpoint, model, score)
             one.failures.append(score.error or f"{endpoint.name} did not say why it failed.")
 
 
@@ -236,9 +251,9 @@ def _write(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Ordered, D
             raise BackendTooSlow(error.message) from error
     items = [replace(one.asked.item, model=model) for one, model in todo]
     texts = client.write(endpoint, items, seconds=endpoint.timeout_seconds)
-    for (one, _), written in zip(todo, texts, strict=True):
+    for (one, model), written in zip(todo, texts, strict=True):
         if written.text is None:
-            one.waste(endpoint, written)
+            one.waste(endpoint, model, written)
             one.failures.append(written.error or f"{endpoint.name} did not say why it failed.")
             continue
         try:
@@ -246,7 +261,7 @@ def _write(endpoint: Endpoint, last: bool, todo: Sequence[tuple[_Open[Ordered, D
         except UnusableAnswer as reason:
             one.failures.append(f"The answer of {endpoint.name} cannot be used: {reason}.")
             one.unusable += 1
-            one.waste(endpoint, written)
+            one.waste(endpoint, model, written)
         else:
             one.told = Delivered(written, action, endpoint, tuple(one.failures), one.unusable, wasted=one.wasted)
 

@@ -113,7 +113,8 @@ class Score:
 
     `picked`: the server gives no probabilities and has named one option, which has probability 1 here: the policy that
     acts is exact, given that pick, but it says nothing of how sure the model was.
-    `refused`: the question itself is wrong, and no other model would answer it either.
+    `refused`: the question itself is wrong, and no other model would answer it either. `held`: as of
+    BackendUnavailable, where this item's server failed.
     """
 
     probabilities: tuple[float, ...] | None
@@ -122,6 +123,7 @@ class Score:
     picked: bool = False
     tokens_in: int | None = None
     tokens_out: int | None = None
+    held: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class Written:
 
     calls: of an answer with tools, [{name, arguments}], with an `id` where the server gave one, and empty where it is
     in words. finish_reason: as the server says it. logprobs: of each token under the model itself, where the server
-    tells them; token_ids likewise.
+    tells them; token_ids likewise. held: as of Score.
     """
 
     text: str | None
@@ -158,6 +160,7 @@ class Written:
     token_ids: tuple[int, ...] | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+    held: float | None = None
 
     @property
     def cut(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx
 
 from models_registry.backends.answers import MalformedAnswer, decode
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written, own_endpoint
-from models_registry.backends.outbound import fetch
+from models_registry.backends.outbound import SENT, fetch
 from models_registry.backends.writing import chat_body, read_chat, write_each
 from models_registry.errors import BackendRefused, BackendTooSlow, BackendUnavailable
 
@@ -56,8 +57,9 @@ class ModelServerClient:
 
     def write(self, endpoint: Endpoint, items: Sequence[WriteItem], *, seconds: float) -> list[Written]:
         def ask(item: WriteItem) -> Written:
+            began = time.monotonic()
             answer = _call(endpoint, "/v1/chat/completions", chat_body(endpoint, item), seconds)
-            return read_chat(endpoint, item, answer)
+            return read_chat(endpoint, item, answer, seconds=time.monotonic() - began)
 
         return write_each(items, ask, at_once=WRITE_AT_ONCE)
 
@@ -86,18 +88,24 @@ def _call(endpoint: Endpoint, path: str, body: dict[str, Any], seconds: float) -
     When every item of a request failed for one reason the server answers with that reason's status and the items'
     results: those are for the caller to judge.
     """
+    began = time.monotonic()
     try:
         response = fetch(endpoint, "POST", path, body, seconds)
     except httpx.ReadTimeout as error:
-        raise BackendTooSlow(f"The {endpoint.name} did not answer within {seconds:g} s.") from error
+        slow = BackendTooSlow(f"The {endpoint.name} did not answer within {seconds:g} s.")
+        raise slow.after(time.monotonic() - began) from error
     except httpx.HTTPError as error:
-        raise BackendUnavailable(f"The {endpoint.name} does not answer: {type(error).__name__}.") from error
+        silent = BackendUnavailable(f"The {endpoint.name} does not answer: {type(error).__name__}.")
+        raise silent.after(time.monotonic() - began if isinstance(error, SENT) else None) from error
+    held = time.monotonic() - began if response.is_success else None
     try:
         answer = decode(response.content)
     except MalformedAnswer as error:
-        raise BackendUnavailable(f"The {endpoint.name} answered {response.status_code} without JSON.") from error
+        lack = BackendUnavailable(f"The {endpoint.name} answered {response.status_code} without JSON.")
+        raise lack.after(held) from error
     if not isinstance(answer, dict):
-        raise BackendUnavailable(f"The {endpoint.name} answered {response.status_code} with no JSON object.")
+        lack = BackendUnavailable(f"The {endpoint.name} answered {response.status_code} with no JSON object.")
+        raise lack.after(held)
     if "results" in answer:
         return answer
     if response.status_code >= 500:

@@ -20,7 +20,7 @@ import httpx
 
 from models_registry.backends.answers import MalformedAnswer, decode, read_completion
 from models_registry.backends.endpoint import Endpoint, Score, ScoreItem, WriteItem, Written
-from models_registry.backends.outbound import fetch
+from models_registry.backends.outbound import SENT, fetch
 from models_registry.backends.parameters import adapt, learn
 from models_registry.backends.prompts import Prompt
 from models_registry.backends.token_cuts import LEAST_SECONDS, cut_prompt
@@ -53,9 +53,9 @@ class OpenAIClient:
 
         def ask(item: WriteItem) -> Written:
             prompt, left = _cut(endpoint, item, seconds)
-            item = replace(item, prompt=prompt)
+            item, began = replace(item, prompt=prompt), time.monotonic()
             answer = _complete(endpoint, chat_body(endpoint, item), left)
-            return read_chat(endpoint, item, answer)
+            return read_chat(endpoint, item, answer, seconds=time.monotonic() - began)
 
         return write_each(items, ask)
 
@@ -72,7 +72,9 @@ class OpenAIClient:
 def _try(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
     try:
         return _ask(endpoint, item, seconds)
-    except (BackendUnavailable, BackendRefused) as error:
+    except BackendUnavailable as error:
+        return Score(None, error.message, held=error.held)
+    except BackendRefused as error:
         return Score(None, error.message)
 
 
@@ -82,18 +84,22 @@ def _cut(endpoint: Endpoint, item: ScoreItem | WriteItem, seconds: float) -> tup
     if not endpoint.can(Capability.GRAMMAR):
         return item.prompt, seconds
     began = time.monotonic()
-    cut = cut_prompt(call, endpoint, item, seconds)
+    try:
+        cut = cut_prompt(call, endpoint, item, seconds)
+    except BackendUnavailable as error:
+        error.held = None  # counting tokens costs nothing
+        raise
     return cut, max(seconds - (time.monotonic() - began), LEAST_SECONDS)
 
 
 def _ask(endpoint: Endpoint, item: ScoreItem, seconds: float) -> Score:
     prompt, left = _cut(endpoint, item, seconds)
-    item = replace(item, prompt=prompt)
+    item, began = replace(item, prompt=prompt), time.monotonic()
     answer = _complete(endpoint, _body(endpoint, item), left)
     try:
         answer = read_completion(answer)
     except MalformedAnswer as error:
-        raise BackendUnavailable(f"{endpoint.name} answered {error}.") from error
+        raise BackendUnavailable(f"{endpoint.name} answered {error}.").after(time.monotonic() - began) from error
     text = answer["choices"][0]["message"].get("content") or ""
     usage = answer.get("usage") or {}
     tokens_in, tokens_out = usage.get("prompt_tokens"), usage.get("completion_tokens")
@@ -155,7 +161,9 @@ def list_models(endpoint: Endpoint, seconds: float) -> list[Mapping[str, Any]]:
 
 def call(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> dict[str, Any]:
     """The answer as JSON. Raises as `send` does, and BackendUnavailable (5xx, no JSON) or BackendRefused (4xx)."""
-    return _read(endpoint, send(endpoint, method, path, body, seconds))
+    began = time.monotonic()
+    response = send(endpoint, method, path, body, seconds)
+    return _read(endpoint, response, time.monotonic() - began)
 
 
 def _complete(endpoint: Endpoint, body: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -173,18 +181,23 @@ def _complete(endpoint: Endpoint, body: Mapping[str, Any], seconds: float) -> di
 
 def send(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float) -> httpx.Response:
     """The answer, whatever its status. What may succeed a moment later is tried again, `endpoint.retries` times, within
-    `seconds`. Raises BackendTooSlow, or BackendUnavailable where nobody answers."""
-    ends = time.monotonic() + seconds
+    `seconds`. Raises BackendTooSlow, or BackendUnavailable where nobody answers; its `held` is of the last attempt that
+    was sent."""
+    ends, held = time.monotonic() + seconds, None
     for attempt in range(endpoint.retries + 1):
-        left = ends - time.monotonic()
+        began = time.monotonic()
+        left = ends - began
         last = attempt == endpoint.retries
         try:
             response = fetch(endpoint, method, path, body, max(left, LEAST_SECONDS))
         except httpx.ReadTimeout as error:
-            raise BackendTooSlow(f"{endpoint.name} did not answer within {seconds:g} s.") from error
+            slow = BackendTooSlow(f"{endpoint.name} did not answer within {seconds:g} s.")
+            raise slow.after(time.monotonic() - began) from error
         except httpx.HTTPError as error:
+            held = time.monotonic() - began if isinstance(error, SENT) else held
             if last or not _may_wait(attempt, None, ends):
-                raise BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.") from error
+                silent = BackendUnavailable(f"{endpoint.name} does not answer: {type(error).__name__}.")
+                raise silent.after(held) from error
             continue
         if response.status_code in LATER and not last and _may_wait(attempt, response, ends):
             continue
@@ -202,7 +215,7 @@ def _may_wait(attempt: int, response: httpx.Response | None, ends: float) -> boo
     return True
 
 
-def _read(endpoint: Endpoint, response: httpx.Response) -> dict[str, Any]:
+def _read(endpoint: Endpoint, response: httpx.Response, held: float) -> dict[str, Any]:
     try:
         answer = decode(response.content)
     except MalformedAnswer:
@@ -210,7 +223,7 @@ def _read(endpoint: Endpoint, response: httpx.Response) -> dict[str, Any]:
     if response.is_success and isinstance(answer, dict):
         return answer
     if response.is_success:
-        raise BackendUnavailable(f"{endpoint.name} answered what is no JSON object.")
+        raise BackendUnavailable(f"{endpoint.name} answered what is no JSON object.").after(held)
     said, status = said_in(answer)[:300], response.status_code
     if 400 <= status < 500 and status not in (401, 403, 404, 408, BUSY):
         raise BackendRefused(f"{endpoint.name} answered {status}{f': {said}' if said else ''}.")

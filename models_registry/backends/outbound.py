@@ -28,6 +28,8 @@ MOST_BYTES = 32 * 1024 * 1024
 """Of one answer, streamed or whole. A stream costs some 200 bytes a token."""
 MOST_LINE = 4 * 1024 * 1024
 """Bytes of one line of a stream."""
+SENT = (httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError, httpx.DecodingError)
+"""What `fetch` raises when the server has the request."""
 HOW = "the operator allows it by RECKONER_BACKEND_URLS"
 
 
@@ -97,7 +99,7 @@ def fetch(endpoint: Endpoint, method: str, path: str, body: Any, seconds: float)
             for piece in response.iter_bytes():
                 content += piece
                 if len(content) > MOST_BYTES:
-                    raise too_long(endpoint)
+                    raise too_long(endpoint).after(seconds - (ends - time.monotonic()))
                 if time.monotonic() > ends:  # the time-out is between two reads
                     raise httpx.ReadTimeout("The answer is not at its end.", request=response.request)
     except httpx.InvalidURL as error:

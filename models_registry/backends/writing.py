@@ -37,7 +37,9 @@ def write_each(
     def attempt(item: WriteItem) -> Written:
         try:
             return ask(item)
-        except (BackendUnavailable, BackendRefused) as error:
+        except BackendUnavailable as error:
+            return Written(None, error.message, held=error.held)
+        except BackendRefused as error:
             return Written(None, error.message)
 
     with ThreadPoolExecutor(max_workers=min(at_once, len(items))) as pool:  # nothing in it asks the database
@@ -88,12 +90,12 @@ def calls_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return several | ({"$defs": shared} if shared else {})
 
 
-def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any]) -> Written:
-    """Raises BackendUnavailable for an answer without a message."""
+def read_chat(endpoint: Endpoint, item: WriteItem, answer: Mapping[str, Any], *, seconds: float) -> Written:
+    """`seconds`: how long the answer took. Raises BackendUnavailable for one without a message."""
     try:
         answer = read_completion(answer)
     except MalformedAnswer as error:
-        raise BackendUnavailable(f"{endpoint.name} answered {error}.") from error
+        raise BackendUnavailable(f"{endpoint.name} answered {error}.").after(seconds) from error
     choice = answer["choices"][0]
     message = choice["message"]
     text = message.get("content") or ""

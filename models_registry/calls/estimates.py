@@ -7,12 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
+from models_registry.backends.lost_answers import price_highest
 from models_registry.backends.places import Place
-from models_registry.backends.token_estimates import Sizes, estimate_tokens
+from models_registry.backends.token_estimates import Sizes
 
-TOKENS_WITHOUT_LIMIT = 4096
-"""Of an answer whose length neither the client nor the version limits."""
-MOST_TOKENS = 1 << 31
 PLACES = Decimal("0.00000001")
 MOST = Decimal(999_999)
 """A column holds no more."""
@@ -44,7 +42,5 @@ def _round(cost: Decimal) -> Decimal:
 
 
 def _price(question: Question) -> Decimal:
-    endpoint = question.place.endpoint
-    tokens_in, _ = estimate_tokens(endpoint, question.place.model, question.sent)
-    most = TOKENS_WITHOUT_LIMIT if question.most_tokens is None else min(question.most_tokens, MOST_TOKENS)
-    return endpoint.price(tokens_in, most) or Decimal(0)
+    place = question.place
+    return price_highest(place.endpoint, place.model, question.sent, question.most_tokens)

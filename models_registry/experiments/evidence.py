@@ -27,6 +27,7 @@ from models_registry.statistics.e_process import (
     rescale,
     run_e_process,
 )
+from models_registry.statistics.futility import run_futility
 from models_registry.statistics.intervals import Interval, display_interval
 
 
@@ -62,7 +63,7 @@ class Comparison:
 
     deciding: what the promotion rule reads. plain: the plain contrast, in the outcome's own units. guardrails: by
     measure. conditioned: how many units' contrasts stand on both arms' probabilities. treated_outcomes: the sum of the
-    treated units' outcomes. explored: what decides nothing.
+    treated units' outcomes. explored: what decides nothing. futility: of an experiment that may be given up.
     """
 
     deciding: Past = NOTHING
@@ -71,6 +72,7 @@ class Comparison:
     conditioned: int = 0
     treated_outcomes: float = 0.0
     explored: Tallies = field(default_factory=Tallies)
+    futility: Past = NOTHING
 
     def mean_outcomes(self) -> dict[str, float | None]:
         """The mean outcome by arm; None for an arm without any."""
@@ -113,21 +115,27 @@ def go_on(experiment: Experiment, comparison: Comparison, units: Sequence[Observ
     log_control = np.array([unit.log_l_control for unit in rewarded], dtype=float)
     log_treatment = np.array([unit.log_l_treatment for unit in rewarded], dtype=float)
     plain = run_e_process(treated, shares, outcomes, past=comparison.plain)
-    deciding, conditioned = plain, 0
+    deciding, conditioned, cap = plain, 0, CAP
     if experiment.conditioned or experiment.rescaled:
         posteriors = None
         if experiment.conditioned:
             posteriors = compute_posteriors(treated, shares, log_control, log_treatment)
             conditioned = int((~np.isnan(log_control) & ~np.isnan(log_treatment)).sum())
+        cap = SHARP_CAP if experiment.conditioned and experiment.rescaled else CAP
         deciding = run_e_process(
             treated,
             shares,
             rescale(outcomes, experiment.outcome_low, experiment.outcome_high),
             posteriors=posteriors,
-            cap=SHARP_CAP if experiment.conditioned and experiment.rescaled else CAP,
+            cap=cap,
             past=comparison.deciding,
         )
     assert deciding.end is not None and plain.end is not None  # of one sequence
+    futility = comparison.futility
+    if experiment.futility_e is not None and experiment.smallest_effect is not None:
+        effect = experiment.smallest_effect / _find_scale(experiment)
+        found = run_futility(deciding.contrasts, shares, effect=effect, cap=cap, past=futility)
+        futility = found.end or futility
     ended = Comparison(
         deciding=deciding.end,
         plain=plain.end,
@@ -135,6 +143,7 @@ def go_on(experiment: Experiment, comparison: Comparison, units: Sequence[Observ
         conditioned=comparison.conditioned + conditioned,
         treated_outcomes=comparison.treated_outcomes + float(outcomes[treated == 1].sum()),
         explored=_explore(experiment, comparison, units),
+        futility=futility,
     )
     return Step(ended, deciding.log_e_plus, deciding.log_e_minus)
 
@@ -151,9 +160,13 @@ def _explore(experiment: Experiment, comparison: Comparison, units: Sequence[Obs
 
 def find_intervals(experiment: Experiment, comparison: Comparison) -> tuple[Interval | None, Interval | None]:
     """The display intervals of the deciding contrast and of the plain one, in the outcome's own units."""
+    return _interval(comparison.deciding, _find_scale(experiment)), _interval(comparison.plain, 1.0)
+
+
+def _find_scale(experiment: Experiment) -> float:
+    """What a deciding contrast is multiplied with to be in the outcome's own units."""
     sharp = experiment.conditioned or experiment.rescaled
-    scale = experiment.outcome_high - experiment.outcome_low if sharp else 1.0
-    return _interval(comparison.deciding, scale), _interval(comparison.plain, 1.0)
+    return experiment.outcome_high - experiment.outcome_low if sharp else 1.0
 
 
 def _interval(past: Past, scale: float) -> Interval | None:

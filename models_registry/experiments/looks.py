@@ -212,6 +212,7 @@ def show_comparison(experiment: Experiment, now: Comparison) -> None:
     store_comparison(experiment, now)
     experiment.log_e_plus, experiment.log_e_minus = now.deciding.log_e_plus, now.deciding.log_e_minus
     experiment.plain_log_e_plus, experiment.plain_log_e_minus = now.plain.log_e_plus, now.plain.log_e_minus
+    experiment.log_e_futile = now.futility.log_e_minus
     experiment.units_treatment = now.plain.treated
     experiment.units_control = now.plain.units - now.plain.treated
     experiment.units_conditioned = now.conditioned
@@ -253,6 +254,7 @@ def read_verdict(experiment: Experiment) -> Verdict:
         failed_control=experiment.failed_control,
         requests_treatment=experiment.requests_treatment,
         failed_treatment=experiment.failed_treatment,
+        log_e_futile=experiment.log_e_futile,
     )
     bounds = Bounds(
         promote_e=experiment.promote_e,
@@ -262,6 +264,7 @@ def read_verdict(experiment: Experiment) -> Verdict:
         min_seconds=experiment.min_seconds,
         max_excess_failures=experiment.max_excess_failures,
         min_requests_for_failures=experiment.min_requests_for_failures,
+        futility_e=experiment.futility_e,
     )
     return decide(evidence, bounds)
 

@@ -26,6 +26,7 @@ class ExperimentPlan:
 
     ramp: the shares of later phases. attribution_window_seconds: None to find it at the start of each phase.
     smallest_effect: the difference of mean outcomes that is worth finding, which the estimate of the time stands on.
+    futility_e: evidence at which an experiment whose treatment is not that much better is given up; None for never.
     holdout_share, holdout_seconds: the part of the units that keeps today's champion after a promotion, 0 for none, and
     for how long (`models_registry.experiments.holdouts`).
     secondary, slices: what is looked at beside and decides nothing: measures of `exploring.MEASURES` or names of reward
@@ -50,6 +51,7 @@ class ExperimentPlan:
     conditioned: bool = True
     rescaled: bool = True
     smallest_effect: float = 0.05
+    futility_e: float | None = 20.0
     secondary: tuple[str, ...] = tuple(MEASURES)
     slices: tuple[str, ...] = ()
     holdout_share: float = 0.0
@@ -71,8 +73,9 @@ def check_plan(plan: ExperimentPlan) -> None:
         seconds = getattr(plan, name)
         if seconds is not None and not 0 <= seconds <= MAX_WINDOW_SECONDS:
             faults.append(FieldFault(name, "must be 0 to 30 days", "seconds"))
-    for name in ("promote_e", "rollback_e", "guardrail_e", "ramp_e"):
-        if not 1 < getattr(plan, name) <= MAX_E:
+    for name in ("promote_e", "rollback_e", "guardrail_e", "ramp_e", "futility_e"):
+        bound = getattr(plan, name)
+        if bound is not None and not 1 < bound <= MAX_E:
             faults.append(
                 FieldFault(name, "must be above 1, as no evidence at all gives 1", "more than 1, usually 20 to 100")
             )

@@ -94,6 +94,7 @@ def stop_experiment(*, by: Actor, experiment: Experiment, reason: str) -> Experi
 ENDS = {
     LookAction.PROMOTE: ExperimentState.PROMOTED,
     LookAction.ROLL_BACK: ExperimentState.ROLLED_BACK,
+    LookAction.GIVE_UP: ExperimentState.FUTILE,
     LookAction.STOP: ExperimentState.STOPPED,
     LookAction.PROMOTE_BY_HAND: ExperimentState.STOPPED,
     LookAction.SUPERSEDE: ExperimentState.SUPERSEDED,

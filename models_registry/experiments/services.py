@@ -60,6 +60,7 @@ BOUNDS = (
     "ramp_units",
     "ramp_e",
     "smallest_effect",
+    "futility_e",
     "holdout_share",
     "holdout_seconds",
 )

@@ -17,6 +17,7 @@ class ExperimentState(models.TextChoices):
     ROLLED_BACK = "rolled_back", "Rolled back"
     STOPPED = "stopped", "Stopped"
     SUPERSEDED = "superseded", "Superseded"
+    FUTILE = "futile", "Stopped for futility"
 
 
 class Arm(models.TextChoices):
@@ -94,6 +95,9 @@ class Experiment(WorkspaceOwned):
     `expected_seconds`: what `models_registry.experiments.outlook` expected at the start until a treatment that is
     better by `smallest_effect` is promoted; null where it could not tell.
 
+    `futility_e`: null for an experiment that is never given up, as those are that began before this was known.
+    `log_e_futile` is the evidence that the treatment is better by less than `smallest_effect` (`statistics.futility`).
+
     `secondary` names measures and `slices` fields of the state that are looked at beside, and decide nothing
     (`models_registry.experiments.exploring`).
 
@@ -128,6 +132,7 @@ class Experiment(WorkspaceOwned):
     holdout_share = models.FloatField(default=0.0, db_default=0.0, help_text="Of the units, that keep the control")
     holdout_seconds = models.FloatField(default=HOLDOUT_SECONDS, db_default=HOLDOUT_SECONDS)
     smallest_effect = models.FloatField(null=True, blank=True, help_text="The difference that is worth finding")
+    futility_e = models.FloatField(null=True, blank=True, help_text="Give up at E of futility of at least this")
     expected_seconds = models.FloatField(null=True, blank=True, help_text="Time until a promotion, as expected first")
     missing = models.CharField(max_length=16, choices=MissingPolicy.choices, default=MissingPolicy.EXCLUDE)
     conditioned = models.BooleanField(default=False)
@@ -142,6 +147,7 @@ class Experiment(WorkspaceOwned):
     units_treatment = models.PositiveIntegerField(default=0)
     log_e_plus = models.FloatField(default=0.0)
     log_e_minus = models.FloatField(default=0.0)
+    log_e_futile = models.FloatField(default=0.0, db_default=0.0)
     estimate = models.FloatField(null=True, blank=True)
     low = models.FloatField(null=True, blank=True)
     high = models.FloatField(null=True, blank=True)
@@ -207,7 +213,8 @@ class Experiment(WorkspaceOwned):
             ),
             models.CheckConstraint(
                 condition=(Q(smallest_effect__isnull=True) | Q(smallest_effect__gt=0, smallest_effect__lte=1))
-                & (Q(expected_seconds__isnull=True) | Q(expected_seconds__gte=0)),
+                & (Q(expected_seconds__isnull=True) | Q(expected_seconds__gte=0))
+                & (Q(futility_e__isnull=True) | Q(futility_e__gt=1, smallest_effect__isnull=False)),
                 name="experiment_outlook_makes_sense",
             ),
             models.CheckConstraint(
@@ -231,6 +238,10 @@ class Experiment(WorkspaceOwned):
                 condition=Q(state=ExperimentState.RUNNING, ended_at__isnull=True)
                 | (~Q(state=ExperimentState.RUNNING) & Q(ended_at__isnull=False)),
                 name="experiment_ended_at_exactly_when_over",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state=ExperimentState.FUTILE) | Q(futility_e__isnull=False),
+                name="experiment_futile_only_where_it_may_be",
             ),
             models.CheckConstraint(
                 condition=Q(promoted_version__isnull=True) | Q(state=ExperimentState.STOPPED),

@@ -12,14 +12,15 @@ from workspaces.storage.ids import uuid7
 
 
 class LookAction(models.TextChoices):
-    """What was done. The rule continues, promotes, rolls back, opens a phase, and supersedes the others of a group when
-    one is promoted; somebody does the rest."""
+    """What was done. The rule continues, promotes, rolls back, gives up what is futile, opens a phase, and supersedes
+    the others of a group when one is promoted; somebody does the rest."""
 
     START = "start", "Started"
     CONTINUE = "continue", "Look"
     PROMOTE = "promote", "Promoted"
     ROLL_BACK = "roll_back", "Rolled back"
     SUPERSEDE = "supersede", "Superseded"
+    GIVE_UP = "give_up", "Stopped for futility"
     OPEN_PHASE = "open_phase", "Next phase"
     CHANGE_SHARE = "change_share", "Share changed"
     STOP = "stop", "Stopped"

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-Action = Literal["promote", "roll_back", "continue"]
+Action = Literal["promote", "roll_back", "give_up", "continue"]
 
 WEEK_SECONDS = 7 * 86_400
 
@@ -23,6 +23,8 @@ class Bounds:
     min_seconds: age of the experiment before a promotion, a week by default (one cycle of weekdays).
     max_excess_failures: excess share of failed (5xx) requests in the treatment that ends the experiment at once.
     min_requests_for_failures: requests per arm before that share is looked at.
+    futility_e: E of futility at which the experiment is given up; None for never. P(ever given up | better by the
+        smallest effect that is worth finding, or more) <= 1 / futility_e.
     """
 
     promote_e: float = 40.0
@@ -32,9 +34,11 @@ class Bounds:
     min_seconds: float = WEEK_SECONDS
     max_excess_failures: float = 0.05
     min_requests_for_failures: int = 100
+    futility_e: float | None = None
 
     def __post_init__(self) -> None:
-        if min(self.promote_e, self.rollback_e, self.guardrail_e) <= 1.0:
+        given_up = math.inf if self.futility_e is None else self.futility_e
+        if min(self.promote_e, self.rollback_e, self.guardrail_e, given_up) <= 1.0:
             raise ValueError("every e-value bound must exceed 1: 1 is what no evidence gives")
         if self.min_units_per_arm < 1 or self.min_seconds < 0.0 or self.min_requests_for_failures < 1:
             raise ValueError("minimum counts must be at least 1 and the minimum age not negative")
@@ -58,6 +62,7 @@ class Evidence:
     """What an experiment has shown so far.
 
     log_e_plus, log_e_minus: current values of `e_process.run_e_process` over the matured units.
+    log_e_futile: the same of `futility.run_futility`.
     matured_control, matured_treatment: units whose observation has been consumed and has an outcome.
     age_seconds: since the experiment started, by the database's clock.
     failed_*, requests_*: 5xx answers and requests per arm since the start.
@@ -75,6 +80,7 @@ class Evidence:
     requests_treatment: int = 0
     failed_treatment: int = 0
     heartbeat_lost: bool = False
+    log_e_futile: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +92,35 @@ class Verdict:
 
 
 def decide(evidence: Evidence, bounds: Bounds) -> Verdict:
-    """Roll back on any harm, else promote when nothing is lacking, else continue.
+    """Roll back on any harm, else promote when nothing is lacking, else give up what is futile, else continue.
 
     Harm wins over benefit, and needs neither age nor minimum counts: leaving is always safe. A sample-ratio
-    mismatch forbids promotion only. A nan e-value counts as no evidence for promotion.
+    mismatch forbids promotion and giving up: its figures say nothing. A nan e-value counts as no evidence.
+    An experiment is given up only with the age and units of a promotion, so that it has met the same (a week's days),
+    and only while nothing speaks for a difference (E⁺ and E⁻ <= 1): a treatment that is a little better may still be
+    promoted, and a worse one is rolled back.
     """
     harms = _find_harms(evidence, bounds)
     if harms:
         return Verdict("roll_back", harms)
     lacking = _find_lacking(evidence, bounds)
+    if lacking and _is_futile(evidence, bounds):
+        shown = f"E of futility {write_e(evidence.log_e_futile)} has reached {bounds.futility_e:g}"
+        return Verdict("give_up", [f"not better by the smallest effect that is worth finding: {shown}"])
     if lacking:
         return Verdict("continue", lacking)
     return Verdict("promote", [f"E⁺ {write_e(evidence.log_e_plus)} has reached {bounds.promote_e:g}"])
+
+
+def _is_futile(evidence: Evidence, bounds: Bounds) -> bool:
+    return (
+        bounds.futility_e is not None
+        and evidence.log_e_futile >= math.log(bounds.futility_e)
+        and max(evidence.log_e_plus, evidence.log_e_minus) <= 0.0
+        and min(evidence.matured_control, evidence.matured_treatment) >= bounds.min_units_per_arm
+        and evidence.age_seconds >= bounds.min_seconds
+        and not evidence.sample_ratio_mismatch
+    )
 
 
 def _find_harms(evidence: Evidence, bounds: Bounds) -> list[str]:

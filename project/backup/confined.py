@@ -25,6 +25,7 @@ from psycopg.conninfo import make_conninfo
 
 from project.backup.catalogue import list_refused
 from project.backup.form import split_address
+from project.backup.older_servers import KNOWS_TRANSACTION_TIMEOUT, UnusableDump, apply_dump
 from project.embedded.postgres import find_binaries
 from workspaces.errors import InvalidInput
 
@@ -32,6 +33,7 @@ APPS = ("workspaces", "jobs", "models_registry", "decisions", "training")
 NAMED = 20
 LONGEST_NAME = 300
 END_SECONDS = 30
+NOT_RESTORED = "The dump could not be restored, and the database is empty as before:"
 
 MAY_CREATE_ROLES: Final = "SELECT rolsuper OR rolcreaterole, rolname FROM pg_roles WHERE rolname = current_user"
 MAY_CREATE_TABLES: Final = """
@@ -92,6 +94,14 @@ def load_confined(dump: Path, url: str) -> None:
 
 def load_dump(dump: Path, url: str, *options: str) -> None:
     """Restores with the rights of the role of `url`, in one transaction. Raises InvalidInput."""
+    with connect(url) as server:
+        version = server.info.server_version
+    if version < KNOWS_TRANSACTION_TIMEOUT:
+        try:
+            apply_dump(dump, url, *options)
+        except UnusableDump as error:
+            raise InvalidInput(f"{NOT_RESTORED} {_clean(str(error))}") from error
+        return
     command = [str(find_binaries() / "pg_restore"), "--no-owner", "--single-transaction", "--exit-on-error"]
     address, environment = split_address(url)
     command += [*options, f"--dbname={address}", str(dump)]
@@ -99,9 +109,7 @@ def load_dump(dump: Path, url: str, *options: str) -> None:
         command, capture_output=True, text=True, errors="replace", check=False, env=environment
     )
     if done.returncode != 0:
-        raise InvalidInput(
-            f"The dump could not be restored, and the database is empty as before: {_read_failure(done.stderr)}"
-        )
+        raise InvalidInput(f"{NOT_RESTORED} {_read_failure(done.stderr)}")
 
 
 def _make_role(server: psycopg.Connection[Any]) -> dict[str, str]:

@@ -109,6 +109,11 @@ def write_summary(report: Mapping[str, Any]) -> str:
             f"{trained} was better on held-out passages ({points}) but not on {units}: {experiment['verdict']}. "
             f"{base} serves all units again."
         )
+    if experiment["state"] == ExperimentState.FUTILE:
+        return (
+            f"{trained} is better on {rows:,} held-out passages ({points}), but on {units} it is "
+            f"{experiment['verdict']}. {base} stays the champion."
+        )
     return (
         f"{trained} is better on {rows:,} held-out passages ({points}), but {units} were not enough for a verdict: "
         f"{experiment['verdict']}. {base} stays the champion. A larger RECKONER_DEMO_EXPERIMENT_UNITS with a smaller "

@@ -54,8 +54,8 @@ FORMS = {
     "dataset-make": ("agent", "version", "which", "name", "kind", "suggestions", "least_confidence"),
     "train-new": ("agent",),
     "version-try": (
-        *("name", "treatment_share", "smallest_effect", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds"),
-        *("exposure_window_seconds", "attribution_window_seconds", "error_rate", "latency", "budget_ms"),
+        *("name", "treatment_share", "smallest_effect", "promote_e", "rollback_e", "futility_e", "min_units_per_arm"),
+        *("min_seconds", "exposure_window_seconds", "attribution_window_seconds", "error_rate", "latency", "budget_ms"),
         *("missing_feedback", "cost", "budget_cost", "invalid_answers", "secondary", "slices", "guardrail_e"),
         *("max_excess_failures", "min_requests_for_failures"),
     ),

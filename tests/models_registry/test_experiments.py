@@ -2,6 +2,7 @@
 
 import datetime as dt
 import itertools
+import math
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,6 +24,7 @@ from models_registry.routing.router import Router
 from models_registry.versions.services import drop_alias, get_champion
 from tests.models_registry.experiment_units import SHORT, feed, matured
 from tools.factories import AliasFactory, GateVerdictFactory, ModelVersionFactory, RegisteredModelFactory
+from workspaces.access.actors import system
 from workspaces.errors import InvalidInput
 from workspaces.models import AuditEntry
 
@@ -93,6 +95,7 @@ class TestStarting:
             "min_seconds": 1e300,
             "missing": "guess",
             "guardrail_e": 0.5,
+            "futility_e": 1.0,
             "max_excess_failures": float("nan"),
             "min_requests_for_failures": 0,
         }
@@ -311,6 +314,54 @@ class TestDeciding:
         experiment = start()
         assert feed(experiment, {"control": 0.5, "treatment": 0.5}, seed=seed, batches=6).action == "continue"
         assert experiment.state == "running"
+
+
+class TestGivingUp:
+    EQUAL = {"control": 0.5, "treatment": 0.5}
+
+    def test_an_experiment_without_an_effect_worth_finding_ends_undecided(self, start, model):
+        champion = get_champion(model)
+        experiment = start(smallest_effect=0.3)
+        assert feed(experiment, self.EQUAL).action == "give_up"
+        assert (experiment.state, experiment.ended_by) == ("futile", "") and experiment.ended_at is not None
+        assert experiment.log_e_futile >= math.log(20) and experiment.verdict.startswith("not better by the smallest")
+        assert get_champion(model) == champion and challengers(model) == []
+        assert Router(model).route("anyone").version == champion
+        assert experiment.looks.first().action == "give_up"
+
+    def test_the_test_goes_on_over_looks(self, start):
+        """Many small looks end with the evidence of one large one."""
+        experiment = start(smallest_effect=0.1, futility_e=1e12)
+        units = matured(experiment, 300, self.EQUAL)
+        for begin in range(0, 300, 50):
+            consume_observations(experiment=experiment, matured=units[begin : begin + 50])
+        experiment.refresh_from_db()
+        stored = [ObservedUnit(*row) for row in experiment.observations.values_list(*UNIT_COLUMNS)]
+        whole = go_on(experiment, Comparison(), stored).comparison.futility
+        assert whole.units == 300 and whole.log_e_minus != 0
+        assert experiment.log_e_futile == pytest.approx(whole.log_e_minus, abs=1e-9)
+
+    @pytest.mark.parametrize("plan", [{"min_seconds": 3600}, {"futility_e": None}])
+    def test_not_before_its_age_and_never_where_it_is_not_planned(self, start, plan):
+        experiment = start(smallest_effect=0.3, **plan)
+        assert feed(experiment, self.EQUAL, batches=5).action == "continue"
+        assert experiment.state == "running"
+
+    def test_the_effect_is_in_the_outcomes_own_units(self, start):
+        """Outcomes of a range of 0.5: a difference of 0.3 is 0.6 of what is bet on."""
+        ends = []
+        for low, high, effect in ((0.0, 1.0, 0.6), (0.25, 0.75, 0.3)):
+            experiment = start(smallest_effect=effect, futility_e=1e12, rescaled=True, conditioned=False)
+            experiment.outcome_low, experiment.outcome_high = low, high
+            rows = [
+                ObservedUnit(
+                    low + (high - low) * (n % 3 == 0), "treatment" if n % 2 else "control", 0.5, None, None, {}
+                )
+                for n in range(60)
+            ]
+            ends.append(go_on(experiment, Comparison(), rows).comparison.futility.log_e_minus)
+            stop_experiment(by=system(experiment.workspace), experiment=experiment, reason="seen")
+        assert ends[0] == pytest.approx(ends[1]) and ends[0] > 0
 
 
 def challengers(model):

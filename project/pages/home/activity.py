@@ -43,7 +43,9 @@ TONES = {
     RunState.FAILED: "bad",
     ExperimentState.PROMOTED: "ok",
     ExperimentState.ROLLED_BACK: "bad",
+    ExperimentState.FUTILE: "",
 }
+ENDED_BY_THE_RULE = (ExperimentState.PROMOTED, ExperimentState.ROLLED_BACK, ExperimentState.FUTILE)
 
 
 def list_activity(workspace: Workspace, rows: Rows, ledger: LedgerCounts, today: dt.datetime) -> list[Event]:
@@ -57,7 +59,7 @@ def list_activity(workspace: Workspace, rows: Rows, ledger: LedgerCounts, today:
             events.append(Event(run.finished_at, f"{run} {run.state}{made}", url=url, tone=tone))
     for experiment in rows.experiments:
         # One that a person stopped stands among the audit entries.
-        if experiment.state in (ExperimentState.PROMOTED, ExperimentState.ROLLED_BACK) and experiment.ended_at >= today:
+        if experiment.state in ENDED_BY_THE_RULE and experiment.ended_at >= today:
             what = f"{experiment.name}: {experiment.get_state_display().lower()}"
             url, tone = page_url(workspace, "experiment", experiment.pk), TONES[experiment.state]
             events.append(Event(experiment.ended_at, what, url=url, tone=tone))

@@ -82,6 +82,11 @@ def _experiments(workspace: Workspace, rows: Rows, now: dt.datetime) -> list[Ite
             why = experiment.verdict or "The treatment is better."
             what = f"{experiment.name} ended: version promoted"
             found.append(Item("experiment", what, why, experiment.ended_at, "Show evidence", url))
+        elif experiment.state == ExperimentState.FUTILE:
+            what = f"{experiment.name} ended: no effect worth finding"
+            found.append(
+                Item("experiment", what, experiment.verdict, experiment.ended_at, "Show evidence", url, Role.ADMIN)
+            )
         elif experiment.state == ExperimentState.RUNNING:
             units = min(experiment.units_control, experiment.units_treatment)
             age = (now - experiment.started_at).total_seconds()

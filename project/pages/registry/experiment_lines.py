@@ -15,7 +15,14 @@ from workspaces.pages.guard import PageRequest
 
 MARGIN = 1.15
 """An axis ends this much beyond the furthest end that stands on it."""
-STATE_TONES = {"running": "info", "promoted": "ok", "rolled_back": "bad", "stopped": "", "superseded": ""}
+STATE_TONES = {
+    "running": "info",
+    "promoted": "ok",
+    "rolled_back": "bad",
+    "stopped": "",
+    "superseded": "",
+    "futile": "",
+}
 
 
 def select_experiments(request: PageRequest) -> QuerySet[Experiment]:

@@ -168,7 +168,8 @@ class ExperimentForm(forms.Form):
     smallest_effect = forms.FloatField(
         label="Smallest effect",
         initial=write_number(_plan.smallest_effect),
-        help_text="The difference of mean rewards that is worth finding. Only the estimate of the time uses it.",
+        help_text="The difference of mean rewards that is worth finding. The estimate of the time uses it, and so "
+        "does giving up.",
     )
     ramp = SharesField(
         label="Shares of later phases",
@@ -194,6 +195,15 @@ class ExperimentForm(forms.Form):
         label="Roll back at E⁻",
         initial=write_number(_plan.rollback_e),
         help_text="A version that is not worse is rolled back with a probability of at most 1 in this number.",
+    )
+    futility_e = forms.FloatField(
+        label="Give up at E of futility",
+        required=False,
+        initial=write_number(_plan.futility_e),
+        help_text="The experiment ends undecided once the version is shown not to be better by the smallest effect, "
+        "and nothing speaks for a difference. "
+        "A version that is better by it is given up with a probability of at most 1 in this number. Leave empty for "
+        "never.",
     )
     min_units_per_arm = forms.IntegerField(
         label="Minimum units per arm",
@@ -305,7 +315,7 @@ class ExperimentForm(forms.Form):
     _offered: Mapping[str, AgentVersion] = {}
     _beside: Mapping[str, ModelVersion] = {}
 
-    RULE = ("treatment_share", "promote_e", "rollback_e", "min_units_per_arm", "min_seconds")
+    RULE = ("treatment_share", "promote_e", "rollback_e", "futility_e", "min_units_per_arm", "min_seconds")
     WINDOWS = ("exposure_window_seconds", "attribution_window_seconds", "missing")
     GUARDRAILS = (
         *("error_rate", "latency", "budget_ms", "missing_feedback", "cost", "budget_cost", "invalid_answers"),

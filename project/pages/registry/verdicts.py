@@ -67,6 +67,12 @@ def write_headline(experiment: Experiment, treatment: str, control: str) -> Head
     if experiment.promoted_version is not None:
         says = f"{experiment.ended_by} promoted {experiment.promoted_version} by hand: nothing was shown to be better."
         return Headline(says, because, "", "circle-stop")
+    if experiment.state == ExperimentState.FUTILE:
+        says = (
+            f"Undecided: {treatment} is not better by {experiment.smallest_effect:g} or more. It was given up, and "
+            f"{control} serves all units."
+        )
+        return Headline(says, because, "", "circle-stop")
     if experiment.state == ExperimentState.SUPERSEDED:
         says = f"Another version was promoted first: {treatment} may be tried again, against that one."
         return Headline(says, because, "", "circle-stop")
@@ -234,6 +240,7 @@ TONES = {
     LookAction.START: "info",
     LookAction.PROMOTE: "ok",
     LookAction.ROLL_BACK: "bad",
+    LookAction.GIVE_UP: "warn",
     LookAction.STOP: "warn",
     LookAction.PROMOTE_BY_HAND: "warn",
 }

@@ -245,3 +245,51 @@ def test_values_longer_than_the_first_piece_that_is_looked_at_are_read_and_skipp
     broken = '[{"a": "' + long + '", x}, {"b": 2}, 12]'
     refusal, *records = read(file(broken.encode()))
     assert isinstance(refusal, Refusal) and [record.value for record in records] == [{"b": 2}, 12]
+
+
+class CountedPattern:
+    """The pattern of brackets, with the number of steps that were taken with it."""
+
+    def __init__(self, pattern):
+        self.pattern, self.steps = pattern, 0
+
+    def match(self, *place):
+        self.steps += 1
+        return self.pattern.match(*place)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    counted = CountedPattern(reading.NEXT_BRACKETS)
+    monkeypatch.setattr(reading, "NEXT_BRACKETS", counted)
+    return lambda: counted.steps
+
+
+@pytest.mark.parametrize(
+    ("content", "most"),
+    [
+        (b"[" * 500_000, 100),  # it was more than a million
+        (b"[" * 250_000 + b"]" * 250_000, 100),
+        (b'{"a":' * 100_000, 100_100),  # each bracket once; it was 187,000
+        (b"[" + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"]", 100_100),
+    ],
+    ids=["lists", "closed lists", "objects", "closed objects"],
+)
+def test_the_brackets_of_a_value_are_counted_once(file, steps, content, most):
+    [refusal] = read(file(content, "a.jsonl"))
+    assert isinstance(refusal, Refusal) and steps() <= most
+
+
+def test_what_follows_a_deeply_nested_value_is_read(file):
+    content = b"[" + b"[" * 300_000 + b"]" * 300_000 + b', {"a": 1}]'
+    refusal, record = read(file(content))
+    assert isinstance(refusal, Refusal) and "nested deeper" in refusal.reason and record.value == {"a": 1}
+
+
+@given(st.text('[]{}"x\\\n,', max_size=40), st.data())
+def test_an_end_is_the_same_in_one_piece_and_in_many(text, data):
+    """Of brackets alone: the value's own decoder may end it elsewhere."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    whole, closing = reading.Closing().find(text), reading.Closing()
+    ends = [closing.find(text[:cut]) for cut in [*cuts, len(text)]]
+    assert next((end for end in ends if end is not None), None) == whole

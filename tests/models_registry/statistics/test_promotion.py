@@ -20,6 +20,7 @@ READY = Evidence(
     guardrails=(SOUND,),
 )
 NUMBERS = st.floats(-50, 50)
+GIVES_UP = dataclasses.replace(BOUNDS, futility_e=20.0)
 
 
 def change(**fields) -> Evidence:
@@ -127,3 +128,47 @@ def test_bounds_that_bind_nothing_are_refused(fields):
 )
 def test_an_e_value_is_written_as_people_read_it(log_e, written):
     assert write_e(log_e) == written
+
+
+class TestGivingUp:
+    FUTILE = change(log_e_plus=-0.1, log_e_futile=math.log(21))
+
+    def test_ends_what_is_not_better_by_what_is_worth_finding(self):
+        verdict = decide(self.FUTILE, GIVES_UP)
+        assert verdict.action == "give_up"
+        assert verdict.reasons == [
+            "not better by the smallest effect that is worth finding: E of futility 21 has reached 20"
+        ]
+
+    @pytest.mark.parametrize(
+        ("changes", "action"),
+        [
+            ({"log_e_futile": math.log(19)}, "continue"),
+            ({"log_e_futile": math.nan}, "continue"),
+            ({"age_seconds": 604_799}, "continue"),
+            ({"sample_ratio_mismatch": True}, "continue"),
+            ({"matured_treatment": 499}, "continue"),
+            # Perhaps better, only not by much: it may still be promoted.
+            ({"log_e_plus": 0.1}, "continue"),
+            # Perhaps worse: it may be rolled back.
+            ({"log_e_minus": 0.1}, "continue"),
+            ({"log_e_plus": math.nan}, "continue"),
+            ({"log_e_plus": math.log(41)}, "promote"),
+            ({"log_e_minus": math.log(21)}, "roll_back"),
+        ],
+    )
+    def test_not_for_any_other_reason(self, changes, action):
+        assert decide(dataclasses.replace(self.FUTILE, **changes), GIVES_UP).action == action
+
+    def test_never_unless_it_is_planned(self):
+        assert decide(self.FUTILE, BOUNDS).action == "continue"
+
+    @given(log_e_plus=NUMBERS, log_e_futile=NUMBERS, log_e_minus=NUMBERS)
+    def test_adds_no_promotion_and_takes_none(self, log_e_plus, log_e_futile, log_e_minus):
+        evidence = change(log_e_plus=log_e_plus, log_e_futile=log_e_futile, log_e_minus=log_e_minus)
+        ends = [decide(evidence, bounds).action for bounds in (BOUNDS, GIVES_UP)]
+        assert ends[0] == ends[1] or ends == ["continue", "give_up"]
+
+    def test_a_bound_that_no_evidence_reaches_is_refused(self):
+        with pytest.raises(ValueError, match="exceed 1"):
+            Bounds(futility_e=1.0)

@@ -268,7 +268,13 @@ class TestNeedsAPerson:
         assert whats(found) == ["try is still inconclusive", "won ended: version promoted"]
         type(slow).objects.filter(pk=slow.pk).update(units_control=39)
         assert whats(read_home(agent.workspace, NOW).needs) == ["won ended: version promoted"]
-        assert read_home(agent.workspace, NOW + 8 * DAY).needs == ()
+        type(slow).objects.filter(pk=slow.pk).update(
+            state="futile", ended_at=NOW, futility_e=20, smallest_effect=0.05, verdict="not better"
+        )
+        assert "try ended: no effect worth finding" in whats(read_home(agent.workspace, NOW).needs)
+        told = [event.what for event in read_home(agent.workspace, NOW).activity]
+        assert "try: stopped for futility" in told
+        assert read_home(agent.workspace, NOW + 9 * DAY).needs == ()
 
     def test_a_key_and_one_time_passwords(self, workspace: Any, other_workspace: Any, key: Any) -> None:
         MembershipFactory(workspace=other_workspace, user=UserFactory(must_change_password=True))

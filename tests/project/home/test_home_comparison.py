@@ -43,6 +43,7 @@ class TestComparison:
             ("running", ("Champion", "Challenger"), "It is too early to tell"),
             ("promoted", ("Champion before", "Champion"), "is better and was promoted"),
             ("rolled_back", ("Champion", "Rolled back"), "was rolled back"),
+            ("futile", ("Champion", "Not promoted"), "Undecided: filer:2 is not better by 0.05 or more"),
             ("stopped", ("Champion", "Not promoted"), "Stopped without a winner"),
             ("stopped", ("Champion before", "Champion"), "ann@example.org promoted filer:2 by hand"),
         ],
@@ -55,6 +56,8 @@ class TestComparison:
         ended: dict[str, Any] = {} if state == "running" else {"ended_at": NOW - HOUR, "verdict": "E⁺ reached 40"}
         if "by hand" in says:
             ended |= {"ended_by": "ann@example.org", "promoted_version": versions[1]}
+        if state == "futile":
+            ended |= {"futility_e": 20, "smallest_effect": 0.05}
         experiment = ExperimentFactory(
             registered_model=agent.registered_model, state=state, units_control=12, units_treatment=11, **ended
         )

@@ -149,6 +149,10 @@ class TestExperiments:
             ({"sample_ratio_mismatch": True}, "Sample ratio mismatch"),
             ({"state": "promoted"}, "filer:2 is better and was promoted: there is nothing left to do."),
             ({"state": "rolled_back"}, "filer:2 was rolled back and filer:1 serves all units: find out why"),
+            (
+                {"state": "futile"},
+                "Undecided: filer:2 is not better by 0.05 or more. It was given up, and filer:1 serves",
+            ),
             ({"state": "stopped"}, "Stopped without a winner: filer:1 serves all units"),
             ({"state": "stopped", "ended_by": "ann@example.org"}, "ann@example.org promoted filer:2 by hand"),
         ],
