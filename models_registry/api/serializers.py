@@ -408,7 +408,7 @@ class BoundsSerializer(StrictBody):
     )
     holdout_seconds = serializers.FloatField(required=False, help_text="How long the holdout lasts; default: 28 days")
     smallest_effect = serializers.FloatField(
-        required=False, help_text="The difference of mean rewards that is worth finding; the estimate and futility assume it"
+        required=False, help_text="The difference of mean rewards worth finding; the estimate and futility assume it"
     )
     futility_e = serializers.FloatField(
         required=False,
