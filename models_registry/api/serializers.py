@@ -413,8 +413,8 @@ class BoundsSerializer(StrictBody):
     futility_e = serializers.FloatField(
         required=False,
         allow_null=True,
-        help_text="Evidence that it is not better by smallest_effect, at which it ends as futile; null for never;"
-        " default: 20",
+        help_text="Evidence that it is not better by smallest_effect, at which it ends as futile, usually"
+        " 20; default: null, never",
     )
 
     def read_plan(self) -> ExperimentPlan:

@@ -51,7 +51,7 @@ class ExperimentPlan:
     conditioned: bool = True
     rescaled: bool = True
     smallest_effect: float = 0.05
-    futility_e: float | None = 20.0
+    futility_e: float | None = None
     secondary: tuple[str, ...] = tuple(MEASURES)
     slices: tuple[str, ...] = ()
     holdout_share: float = 0.0

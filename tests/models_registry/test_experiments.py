@@ -321,7 +321,7 @@ class TestGivingUp:
 
     def test_an_experiment_without_an_effect_worth_finding_ends_undecided(self, start, model):
         champion = get_champion(model)
-        experiment = start(smallest_effect=0.3)
+        experiment = start(smallest_effect=0.3, futility_e=20)
         assert feed(experiment, self.EQUAL).action == "give_up"
         assert (experiment.state, experiment.ended_by) == ("futile", "") and experiment.ended_at is not None
         assert experiment.log_e_futile >= math.log(20) and experiment.verdict.startswith("not better by the smallest")
@@ -341,7 +341,7 @@ class TestGivingUp:
         assert whole.units == 300 and whole.log_e_minus != 0
         assert experiment.log_e_futile == pytest.approx(whole.log_e_minus, abs=1e-9)
 
-    @pytest.mark.parametrize("plan", [{"min_seconds": 3600}, {"futility_e": None}])
+    @pytest.mark.parametrize("plan", [{"min_seconds": 3600, "futility_e": 20}, {}])
     def test_not_before_its_age_and_never_where_it_is_not_planned(self, start, plan):
         experiment = start(smallest_effect=0.3, **plan)
         assert feed(experiment, self.EQUAL, batches=5).action == "continue"

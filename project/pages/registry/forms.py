@@ -199,11 +199,9 @@ class ExperimentForm(forms.Form):
     futility_e = forms.FloatField(
         label="Give up at E of futility",
         required=False,
-        initial=write_number(_plan.futility_e),
-        help_text="The experiment ends undecided once the version is shown not to be better by the smallest effect, "
-        "and nothing speaks for a difference. "
-        "A version that is better by it is given up with a probability of at most 1 in this number. Leave empty for "
-        "never.",
+        help_text="Usual: 20. The experiment ends undecided once the version is shown not to be better by the smallest "
+        "effect, and nothing speaks for a difference. A version that is better by it is given up with a probability of "
+        "at most 1 in this number, one that is better by less more often. Leave empty for never.",
     )
     min_units_per_arm = forms.IntegerField(
         label="Minimum units per arm",

@@ -150,7 +150,7 @@ class TestExperiments:
             ({"state": "promoted"}, "filer:2 is better and was promoted: there is nothing left to do."),
             ({"state": "rolled_back"}, "filer:2 was rolled back and filer:1 serves all units: find out why"),
             (
-                {"state": "futile"},
+                {"state": "futile", "futility_e": 20},
                 "Undecided: filer:2 is not better by 0.05 or more. It was given up, and filer:1 serves",
             ),
             ({"state": "stopped"}, "Stopped without a winner: filer:1 serves all units"),
