@@ -376,8 +376,8 @@ def _route(
         unit = identified.item.unit or str(identified.id)
         return pin_request(identified, unit, current, pinned, prompt), find_places([pinned])
     routes = standing.routes if standing is not None else find_agent_routes(current)
-    routing = Routing(current, routes)
-    return routing.route(identified, prompt, lambda acting, item: Rendering(prompt)), routing.places
+    routing = Routing(current, routes.router)
+    return routing.route(identified, prompt, lambda acting, item: Rendering(prompt)), routes.places
 
 
 def _list_attempts(

@@ -16,8 +16,7 @@ of a unit depend on its assignment, and bias it.
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -31,36 +30,26 @@ from models_registry.backends.asking import (
     score_versions,
     write_versions,
 )
-from models_registry.backends.places import Place
 from models_registry.errors import BackendRefused
 from workspaces.errors import FieldFault
 
-Places = Mapping[uuid.UUID, tuple[Place, ...]]
-"""By version: its servers, in the order in which they are asked."""
 
-
-def ask_arms(requests: Sequence[RoutedRequest], places: Places) -> list[ModelReply]:
-    """In order. `places`: those of every version that may answer. Raises BackendRefused where a request itself is
-    wrong."""
+def ask_arms(requests: Sequence[RoutedRequest]) -> list[ModelReply]:
+    """In order. Raises BackendRefused where a request itself is wrong."""
     started = time.perf_counter()
-    first = ask_each([(request, request.answerer) for request in requests], places)
+    first = ask_each([(request, request.answerer) for request in requests])
     waited_ms = (time.perf_counter() - started) * 1000
     replies = [
         replace(one, latency_ms=waited_ms, failures=f"{one.request.unasked} {one.failures}".strip()) for one in first
     ]
     _refuse_what_no_model_answers(replies)
     chains = [one.stand_ins(one.answerer) for one in requests]
-    replies = _ask_again(replies, chains, places, turn=0, started=started)
-    return _ask_again(replies, chains, places, turn=1, started=started)
+    replies = _ask_again(replies, chains, turn=0, started=started)
+    return _ask_again(replies, chains, turn=1, started=started)
 
 
 def _ask_again(
-    replies: Sequence[ModelReply],
-    chains: Sequence[tuple[Answerer, ...]],
-    places: Places,
-    *,
-    turn: int,
-    started: float,
+    replies: Sequence[ModelReply], chains: Sequence[tuple[Answerer, ...]], *, turn: int, started: float
 ) -> list[ModelReply]:
     """One more round: the next stand-in of each request without an answer, and in the first one the other arm of those
     with one."""
@@ -74,7 +63,7 @@ def _ask_again(
                 after[index] = replace(one, other=one.probabilities)
             else:
                 asked[index] = other
-    answers = ask_each([(replies[index].request, answerer) for index, answerer in asked.items()], places)
+    answers = ask_each([(replies[index].request, answerer) for index, answerer in asked.items()])
     waited_ms = (time.perf_counter() - started) * 1000
     for (index, answerer), answer in zip(asked.items(), answers, strict=True):
         before = replies[index]
@@ -100,9 +89,8 @@ def _other_arm(request: RoutedRequest) -> Answerer | None:
     return other if conditioned and other is not None and isinstance(other.prompt, ScoringPrompt) else None
 
 
-def ask_each(asked: Sequence[tuple[RoutedRequest, Answerer]], places: Places | None = None) -> list[ModelReply]:
-    """Each request of one answerer alone, whose servers are asked in turn; in order. Shadows ask their candidate so,
-    without knowing its `places`, which are looked up then."""
+def ask_each(asked: Sequence[tuple[RoutedRequest, Answerer]]) -> list[ModelReply]:
+    """Each request of one answerer alone, whose servers are asked in turn; in order. Shadows ask their candidate so."""
     scores: list[Asked] = []
     orders: list[Ordered] = []
     for one, answerer in asked:
@@ -114,7 +102,7 @@ def ask_each(asked: Sequence[tuple[RoutedRequest, Answerer]], places: Places | N
             scores += [Asked(answerer.version, filled, prompt.scored, most, stand_ins) for filled in prompt.prompts]
         else:
             orders.append(Ordered(answerer.version, prompt.order, prompt.read, stand_ins))
-    told, delivered = iter(score_versions(scores, places)), iter(write_versions(orders, places))
+    told, delivered = iter(score_versions(scores)), iter(write_versions(orders))
     replies = []
     for one, answerer in asked:
         prompt = _prompt_of(answerer)

@@ -19,14 +19,13 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from django.conf import settings
 from msgspec import UNSET
 
 from decisions.agents.current import CurrentAgent, get_current_agent
 from decisions.gateway.answers import Answer, conflict, find_recorded_answers, request_hash
-from decisions.gateway.arms import Places, ask_arms
+from decisions.gateway.arms import ask_arms
 from decisions.gateway.recording import AnsweredMeanwhile, record_decisions, record_failures
 from decisions.gateway.requests import (
     DrawnAction,
@@ -86,13 +85,12 @@ def decide(
     prompts = render_prompts(current, routing.control, routing.acting, fresh, now)
     requests = [routing.route(one, prompt, render) for one, prompt in zip(fresh, prompts, strict=True)]
     refuse_too_many_prompts(requests)
-    draw = partial(draw_actions, rng=rng or RNG, greedy=greedy)
     until = time.monotonic() + settings.REPEATED_DECISION_SECONDS
     while requests:
         claimed = claim_calls(by=by, openings=openings_of(by, requests), now=now, again=time.monotonic() >= until)
         mine = [one for one in requests if one.id in claimed]
         with answering(claimed):
-            answers |= _answer(by, current, mine, routing.places, now, draw)
+            answers |= _answer(by, current, mine, now, lambda replies: draw_actions(replies, rng or RNG, greedy=greedy))
         if others := {one.id for one in requests if one.id not in claimed}:
             wait_until_over(others, until=until)
             answers |= find_recorded_answers(by, current, [one for one in fresh if one.id in others])
@@ -105,13 +103,12 @@ def _answer(
     by: Actor,
     current: CurrentAgent,
     requests: Sequence[RoutedRequest],
-    places: Places,
     now: dt.datetime,
     draw: Callable[[Sequence[ModelReply]], list[DrawnAction]],
 ) -> dict[uuid.UUID, Answer]:
     """Asks the models and records the answers, by id. Raises as `decide`."""
     answers: dict[uuid.UUID, Answer] = {}
-    replies = ask_models(by, requests, places, now) if requests else []
+    replies = ask_models(by, requests, now) if requests else []
     while replies:
         drawn = draw(replies)
         try:
@@ -179,16 +176,11 @@ def refuse_too_many_prompts(requests: Sequence[RoutedRequest]) -> None:
         raise InvalidInput("The agent cannot answer this request.", faults=[fault])
 
 
-def ask_models(
-    by: Actor,
-    requests: Sequence[RoutedRequest],
-    places: Places,
-    now: dt.datetime,
-) -> list[ModelReply]:
+def ask_models(by: Actor, requests: Sequence[RoutedRequest], now: dt.datetime) -> list[ModelReply]:
     """Gives an answer to each, in order, whose calls are open until they are recorded. Raises BackendRefused and
     BackendUnavailable: all calls are closed then."""
     try:
-        replies = ask_arms(requests, places)
+        replies = ask_arms(requests)
     except BackendRefused as error:
         reason = "; ".join(fault.reason for fault in error.faults) or error.message
         endings = [

@@ -18,7 +18,7 @@ from decisions.ingest.schemas import DecideItem
 from decisions.queries.first_labels import find_first_labels
 from models_registry.errors import NoChampion
 from models_registry.models import Arm, ModelVersion
-from models_registry.routing.router import Route
+from models_registry.routing.router import Route, Router
 from models_registry.routing.routes import Routes, find_routes
 from models_registry.versions.services import BY_LABELS, NOBODY
 from workspaces.storage.ids import uuid7
@@ -38,11 +38,10 @@ BY_TEXTS = (
 
 class Routing:
     """Of one request: `current` as it was read, and who serves it. `acting`: every version of the agent that may
-    act. `places`: the servers of every version that may answer."""
+    act."""
 
-    def __init__(self, current: CurrentAgent, routes: Routes) -> None:
-        router = routes.router
-        self._current, self._router, self.places = current, router, routes.places
+    def __init__(self, current: CurrentAgent, router: Router) -> None:
+        self._current, self._router = current, router
         self._tried: dict[uuid.UUID, CurrentAgent] = {}
         self._outside = not router.running
         for running in router.running:
@@ -107,7 +106,7 @@ def find_agent_routes(current: CurrentAgent) -> Routes:
 
 def find_routing(current: CurrentAgent) -> Routing:
     """Raises NoChampion."""
-    return Routing(current, find_agent_routes(current))
+    return Routing(current, find_agent_routes(current).router)
 
 
 def find_request(*, current: CurrentAgent, item: DecideItem) -> RoutedRequest | None:

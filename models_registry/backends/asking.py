@@ -150,20 +150,15 @@ Send = Callable[[Endpoint, bool, Sequence[tuple[_Open[Q, A], str]]], None]
 answers and failures in them. Raises BackendUnavailable or BackendRefused where nothing was answered."""
 
 
-def score_versions(
-    questions: Sequence[Asked], places: Mapping[uuid.UUID, tuple[Place, ...]] | None = None
-) -> list[Told]:
-    """One answer per question, in order; one that nobody could give has the reasons in its score's error. `places`:
-    those of all versions, where the caller has read them; else they are looked up."""
-    todo: list[_Open[Asked, Told]] = _ask_in_turn(questions, places, _score)
+def score_versions(questions: Sequence[Asked]) -> list[Told]:
+    """One answer per question, in order; one that nobody could give has the reasons in its score's error."""
+    todo: list[_Open[Asked, Told]] = _ask_in_turn(questions, _score)
     return [one.told or Told(Score(None, one.say()), None, tuple(one.failures), one.last, one.wasted) for one in todo]
 
 
-def write_versions(
-    orders: Sequence[Ordered], places: Mapping[uuid.UUID, tuple[Place, ...]] | None = None
-) -> list[Delivered]:
+def write_versions(orders: Sequence[Ordered]) -> list[Delivered]:
     """As `score_versions`: an answer that cannot be used counts as a failure of the server that wrote it."""
-    todo: list[_Open[Ordered, Delivered]] = _ask_in_turn(orders, places, _write)
+    todo: list[_Open[Ordered, Delivered]] = _ask_in_turn(orders, _write)
     return [
         one.told
         or Delivered(
@@ -177,14 +172,10 @@ def write_versions(
     ]
 
 
-def _ask_in_turn(
-    questions: Sequence[Q], known: Mapping[uuid.UUID, tuple[Place, ...]] | None, send: Send[Q, A]
-) -> list[_Open[Q, A]]:
+def _ask_in_turn(questions: Sequence[Q], send: Send[Q, A]) -> list[_Open[Q, A]]:
     if not questions:
         return []
-    found = known
-    if found is None:
-        found = find_places(version for one in questions for version in (one.version, *one.stand_ins))
+    found = find_places(version for one in questions for version in (one.version, *one.stand_ins))
     todo: list[_Open[Q, A]] = [_Open(one, found[one.version.id], _is_elsewhere(one, found)) for one in questions]
     for turn in range(max((len(one.places) for one in todo), default=0)):
         groups: dict[tuple[Endpoint, bool], list[tuple[_Open[Q, A], str]]] = defaultdict(list)

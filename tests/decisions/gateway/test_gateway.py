@@ -255,9 +255,9 @@ class TestAnIdempotencyKey:
     def test_no_transaction_is_open_while_the_model_answers(self, ask, monkeypatch):
         asked = []
 
-        def spy(questions, places):
+        def spy(questions):
             asked.append((len(questions), connection.in_atomic_block))
-            return score_versions(questions, places)
+            return score_versions(questions)
 
         score_versions = arms.score_versions
         monkeypatch.setattr(arms, "score_versions", spy)
