@@ -46,7 +46,7 @@ def world(monkeypatch, settings, store) -> Any:
     monkeypatch.setattr(recipes, "FREE_ROWS", 10)
     told = {"threads": 1, "optimiser": {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32}}
     monkeypatch.setattr(recipes, "for_tiny", lambda *_, **__: told)
-    windows = {"attribution_window_seconds": 1, "exposure_window_seconds": 0, "min_seconds": 0}
+    windows = {"attribution_window_seconds": 4, "exposure_window_seconds": 0, "min_seconds": 0}
     monkeypatch.setattr(loop, "EXPERIMENT_PLAN", ExperimentPlan(**windows, min_units_per_arm=60, guardrails=()))
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
