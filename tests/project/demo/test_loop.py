@@ -47,7 +47,9 @@ def world(monkeypatch, settings, store) -> Any:
     told = {"threads": 1, "optimiser": {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32}}
     monkeypatch.setattr(recipes, "for_tiny", lambda *_, **__: told)
     windows = {"attribution_window_seconds": 4, "exposure_window_seconds": 0, "min_seconds": 0}
-    monkeypatch.setattr(loop, "EXPERIMENT_PLAN", ExperimentPlan(**windows, min_units_per_arm=60, guardrails=()))
+    monkeypatch.setattr(
+        loop, "EXPERIMENT_PLAN", ExperimentPlan(**windows, min_units_per_arm=60, promote_e=5, guardrails=())
+    )
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
         yield small
@@ -61,7 +63,7 @@ def test_the_loop_goes_round_and_holds_its_promises(world, workspace):
     # Trained, measured on what nobody trained on, tried, promoted; exported where that is weights to merge.
     assert report["heldout_rows"] == 300
     assert report["differences"]["accuracy"]["low"] > 0
-    assert report["gate_passed"] and report["better"]
+    assert report["gate_passed"] and report["better"], (report["summary"], report["experiment"])
     assert "is now the champion" in report["summary"]
     assert report["champion"] == report["trained"] == str(get_champion(Agent.objects.get().registered_model))
     export = ExportJob.objects.first()
