@@ -41,15 +41,13 @@ def world(monkeypatch, settings, store) -> Any:
     """A made-up world in which seconds of training show, and windows that soon pass."""
     small = World(train=passages(1400, 1), heldout=passages(300, 2), topics=OPTIONS)
     monkeypatch.setattr(loop, "load_world", lambda folder, seed: small)
-    settings.DEMO_SEED_LABELS, settings.DEMO_DECISIONS, settings.DEMO_EXPERIMENT_UNITS = 120, 700, 580
+    settings.DEMO_SEED_LABELS, settings.DEMO_DECISIONS, settings.DEMO_EXPERIMENT_UNITS = 40, 700, 580
     monkeypatch.setattr(loop, "MAX_PROMPT_TOKENS", 32)
     monkeypatch.setattr(recipes, "FREE_ROWS", 10)
     told = {"threads": 1, "optimiser": {"learning_rate": 3e-3, "epochs": 10, "batch_size": 32}}
     monkeypatch.setattr(recipes, "for_tiny", lambda *_, **__: told)
     windows = {"attribution_window_seconds": 4, "exposure_window_seconds": 0, "min_seconds": 0}
-    monkeypatch.setattr(
-        loop, "EXPERIMENT_PLAN", ExperimentPlan(**windows, min_units_per_arm=60, promote_e=5, guardrails=())
-    )
+    monkeypatch.setattr(loop, "EXPERIMENT_PLAN", ExperimentPlan(**windows, min_units_per_arm=60, guardrails=()))
     with running_model_server(store, settings.MODEL_SERVER_TOKEN) as address:
         settings.MODEL_SERVER_URL = address
         yield small
