@@ -120,7 +120,7 @@ class Busy:
 
 
 class Work:
-    """What the large workspace's process does, a thread each."""
+    """The large workspace's calls. `run` repeats one kind of them at a steady rate; each kind has a thread."""
 
     def __init__(self, url: str, token: str, cookie: str, stop: Event) -> None:
         self._program, self._exporter = program_of(url, token), program_of(url, token)
@@ -165,7 +165,7 @@ class Work:
 
 
 def keep_busy(url: str, token: str, cookie: str, started: Event, stop: Event, reports: Queue[Any]) -> None:
-    """The process's main function; at its end it reports what was done, and what failed."""
+    """Runs in the process of `Busy` until `stop`; then puts what was done, and what failed, into `reports`."""
     work = Work(url, token, cookie, stop)
     kinds = ((work.record, LISTS_A_SECOND), (work.look, PAGES_A_SECOND), (work.export, 0.0))
     threads = [threading.Thread(target=work.run, args=kind) for kind in kinds]

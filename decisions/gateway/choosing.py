@@ -78,6 +78,8 @@ def policy_of(version: AgentVersion, probabilities: Sequence[float]) -> tuple[fl
 def bounded_columns(version: AgentVersion, probabilities: Sequence[float]) -> dict[str, float | None]:
     """Columns of a decision in which the budget left less exploration than the version's: `epsilon` is the share that
     it left, and no temperature alone says how the policy came about. Empty where the budget bound nothing."""
+    if version.exploration_budget is None:
+        return {}
     free = acting_policy(probabilities, temperature=version.temperature, epsilon=version.epsilon)
     share = exploration_share(probabilities, free, version.exploration_budget)
     return {} if share == 1.0 else {"temperature": None, "epsilon": share * version.epsilon}

@@ -1,5 +1,5 @@
-"""What questions to servers cost at most, and what one costs whose answer did not come or is none: the prompt, and as
-much as the server can have written while it had the question. `asking` and `calls.estimates` ask."""
+"""Prices questions by estimate: the most that one may cost, and the cost of one whose answer was lost, which is its
+prompt and as much as the server can have written in that time. `asking` and `calls.estimates` use it."""
 
 from __future__ import annotations
 
