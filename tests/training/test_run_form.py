@@ -209,6 +209,7 @@ def test_a_classifier_has_its_own_fields_and_none_of_a_language_model(
 ) -> None:
     client = page_client(admin)
     asked = given | {"method": "classifier", "base": "words", "penalty": "8", "lora_r": "4", "epochs": "9"}
+    asked["more"] = '{"lora": {"alpha": 16}, "optimiser": {"accumulate": 2}}'  # of the method that the form opened with
     assert client.post(path, asked).status_code == 302
     run = TrainingRun.objects.get()
     assert run.spec["classifier"] == {"penalty": 8.0} and not run.spec.keys() & {"lora", "optimiser"}

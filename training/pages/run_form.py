@@ -242,9 +242,15 @@ class RunForm(JudgeFields):
         given = self.cleaned_data
         if not {"agent", "method", "dataset", "base"} <= given.keys():
             return None
-        told: dict[str, Any] = dict(given.get("more", {}))
+        method = TRAINING[given["method"]]
+        told: dict[str, Any] = {
+            name: value
+            for name, value in given.get("more", {}).items()
+            # They were filled in for another method, and their fields are hidden now.
+            if not (method.makes_classifier and name in OF_LANGUAGE_MODELS)
+        }
         for name, path in PATHS.items():
-            if given.get(name) is None or not _has_field(TRAINING[given["method"]], name):
+            if given.get(name) is None or not _has_field(method, name):
                 continue
             if name in JUDGE_PATHS and not given.get("judge"):
                 continue
@@ -256,7 +262,7 @@ class RunForm(JudgeFields):
                 place = place[part]
             place[last] = given[name]
         dataset = self.datasets[given["dataset"]]
-        needs = TRAINING[given["method"]].needs(dataset.row_kind)
+        needs = method.needs(dataset.row_kind)
         if Need.REWARD_FUNCTION in needs and "reward" not in told:
             told["reward"] = [{"name": "matches_answer"}]
         plan = RunPlan(
